@@ -1,0 +1,91 @@
+"""What verbs share: reading the configuration, choosing pipelines, printing facts as a table or as JSON.
+
+Tables fit 80 columns; colour appears on a terminal only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from etl.config import reading
+from etl.files.layout import Layout
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def configuration() -> reading.Config:
+    """Read the configuration this command was called with; a broken pipeline is told and left aside."""
+    given: Mapping[str, Any] = click.get_current_context().obj
+    config = reading.read(reading.find(given["config"]), given["overrides"])
+    for errors in config.broken.values():
+        for error in errors:
+            click.echo(f"etl: held: {error}", err=True)
+    return config
+
+
+def layout(config: reading.Config) -> Layout:
+    """Give the data tree, with the folders of every pipeline made."""
+    tree = Layout(config.data)
+    for name, pipeline in config.pipelines.items():
+        tree.make(name, pipeline.spec.load.locations)
+    return tree
+
+
+def chosen(config: reading.Config, name: str | None) -> list[str]:
+    """Give the pipelines a command is about: the one named, or all."""
+    return [config.pipeline(name).name] if name else sorted(config.pipelines)
+
+
+def as_json(function: Function) -> Function:
+    """Give a verb the option `--json`."""
+    return click.option("--json", "json_", is_flag=True, help="Print facts as JSON.")(function)
+
+
+def print_json(facts: Any) -> None:
+    """Print facts for programs."""
+    click.echo(json.dumps(facts, indent=1, default=str))
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, right: Sequence[str] = ()) -> None:
+    """Print a table for people, at most 80 columns wide where nobody has a wider terminal."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=80)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(_cell(value, Text) for value in row))
+    console.print(table)
+
+
+_STYLES = {"failed": "red", "partial": "yellow", "resolved": "green", "working": "cyan", "in_process": "cyan"}
+
+
+def _cell(value: Any, text: Callable[..., Any]) -> Any:
+    shown = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    return text(shown, style=_STYLES.get(shown, ""))
+
+
+def ago(seconds: float | None) -> str:
+    """Say how long ago in one short word."""
+    if seconds is None:
+        return ""
+    for limit, unit, size in ((120, "s", 1), (7200, "m", 60), (172800, "h", 3600)):
+        if seconds < limit:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds / 86400:.0f} d"
+
+
+def number(value: int, word: str) -> str:
+    """Give a count with its word: `1 file`, `3 files`."""
+    return f"{value:,} {word}" + ("" if value == 1 else "s")

@@ -1,0 +1,51 @@
+"""`etl files`: the morning screen."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+
+import click
+
+from etl.cli import common, run
+from etl.files import deliveries, layout
+
+
+@click.command("files")
+@click.argument("pipeline", required=False)
+@click.option("--today", is_flag=True, help="Only what came since midnight.")
+@common.as_json
+def command(pipeline: str | None, today: bool, json_: bool) -> None:
+    """One line per source file: name as given, id, arrival, rows, loaded, held back, verdict."""
+    config = common.configuration()
+    tree = layout.Layout(config.data)
+    midnight = datetime.now().replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
+    found = [
+        (name, one)
+        for name in common.chosen(config, pipeline)
+        for one in deliveries.of_pipeline(tree, name, config.pipelines[name].spec.load.locations)
+        if not today or one.note.arrived >= midnight
+    ]
+    if json_:
+        common.print_json([{"pipeline": name, **run.summary(one)} for name, one in found])
+        return
+    rows = [
+        [
+            one.note.given,
+            one.note.id,
+            _when(one.note.arrived),
+            one.rows,
+            run.loaded(one),
+            one.held_back,
+            one.verdict,
+        ]
+        for _, one in found
+    ]
+    heads = ["file", "id", "arrived", "rows", "loaded", "held back", "verdict"]
+    common.print_table(heads, rows, right=["rows", "loaded", "held back"])
+
+
+def _when(moment: float) -> str:
+    then = time.localtime(moment)
+    same_day = then[:3] == time.localtime()[:3]
+    return time.strftime("%H:%M" if same_day else "%m-%d %H:%M", then)

@@ -1,0 +1,78 @@
+"""`etl show`: all about one file."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+import click
+
+from etl.cli import common, failed, run, selecting
+from etl.errors import Final
+from etl.files import deliveries, layout, notes, reasons
+from etl.files.deliveries import Delivery
+from etl.model import Status
+
+
+@click.command("show")
+@click.argument("file")
+@common.as_json
+def command(file: str, json_: bool) -> None:
+    """Everything about FILE: a path, a given name, an id or the start of one."""
+    config = common.configuration()
+    tree = layout.Layout(config.data)
+    found = [
+        one
+        for name, pipeline in config.pipelines.items()
+        for one in deliveries.of_pipeline(tree, name, pipeline.spec.load.locations)
+        if one.note.given == file.rpartition("/")[2]
+        or any(selecting.matches(name, piece.name, file) for piece in one.pieces)
+    ]
+    if not found:
+        raise Final(f"no file matches {file!r}", next="see them with: etl files")
+    facts = [_facts(tree, one) for one in found]
+    if json_:
+        common.print_json(facts)
+        return
+    for one, told in zip(found, facts, strict=True):
+        _print(one, told)
+
+
+def _facts(tree: layout.Layout, one: Delivery) -> dict[str, Any]:
+    pieces = [
+        {
+            "path": f"{piece.place}/{piece.status}/{piece.name}",
+            "attempt": notes.read(tree, piece.place, piece.name).attempt,
+            "reason": reasons.read(tree, piece.place, piece.name, piece.status),
+        }
+        for piece in one.pieces
+    ]
+    return {"source": asdict(one.note), **run.summary(one), "pieces": pieces}
+
+
+def _print(one: Delivery, facts: dict[str, Any]) -> None:
+    note = one.note
+    click.echo(f"{note.given}  ({note.id})")
+    arrived = datetime.fromtimestamp(note.arrived).isoformat(" ", "seconds")
+    click.echo(f"  pipeline   {note.pipeline}\n  arrived    {arrived}")
+    click.echo(
+        f"  origin     {note.origin or 'dropped'}\n  bytes      {note.size:,}  sha256 {note.sha256[:16]}…"
+    )
+    click.echo(
+        f"  rows       {one.rows:,} -> {one.units:,} units, loaded {run.loaded(one)}, held back {one.held_back:,}"
+    )
+    click.echo(f"  verdict    {one.verdict}" + (f" ({one.said})" if one.said else ""))
+    resolved = 0
+    for piece, told in zip(one.pieces, facts["pieces"], strict=True):
+        if piece.status is Status.RESOLVED and not piece.file.is_source:
+            resolved += 1
+            continue
+        click.echo(f"  {told['path']}")
+        if told["reason"]:
+            click.echo(f"    {told['reason'].get('summary', '')}")
+            for trouble in told["reason"].get("where", [])[:10]:
+                click.echo(f"      {failed.told(trouble)}")
+            click.echo(f"    next: {told['reason'].get('next', '')}")
+    if resolved:
+        click.echo(f"  and {common.number(resolved, 'unit file')} resolved")

@@ -1,0 +1,100 @@
+"""`etl status`: what lies where. Typed often, so it imports little."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from etl.cli import common
+from etl.config.reading import Config
+from etl.files import layout as layouts
+from etl.files import survey
+from etl.model import Status
+
+
+@click.command("status")
+@click.argument("pipeline", required=False)
+@click.option("--watch", is_flag=True, help="Show it again every two seconds until Ctrl-C.")
+@common.as_json
+def command(pipeline: str | None, watch: bool, json_: bool) -> None:
+    """Count files per stage and status, and tell the workers and jobs there are.
+
+    `working` are files that wait to be worked.
+    """
+    config = common.configuration()
+    while True:
+        facts = _facts(config, pipeline)
+        if json_:
+            common.print_json(facts)
+        else:
+            if watch:
+                click.clear()
+            _print(facts)
+        if not watch:
+            return
+        time.sleep(2)
+
+
+def _facts(config: Config, pipeline: str | None) -> dict[str, Any]:
+    tree = layouts.Layout(config.data)
+    places = []
+    for name in common.chosen(config, pipeline):
+        for place in layouts.places(name, config.pipelines[name].spec.load.locations):
+            counts = {status: survey.count(tree, place, status) for status in Status}
+            places.append(
+                {
+                    "place": str(place),
+                    **{str(status): count.files for status, count in counts.items()},
+                    "oldest_waiting": survey.age(counts[Status.WORKING].oldest),
+                    "ignored": sum(count.ignored for count in counts.values()),
+                }
+            )
+    return {
+        "data": str(config.data),
+        "places": places,
+        "redis": _redis(config),
+        "held": sorted(config.broken),
+    }
+
+
+def _redis(config: Config) -> dict[str, Any] | str | None:
+    from etl.errors import Unavailable
+    from etl.queues.census import census
+
+    if not (config.data / ".etl" / "id").exists():
+        return None
+    try:
+        return census(config.settings.redis, config.data, layouts.Layout(config.data).data_id())
+    except Unavailable as error:
+        return error.summary
+
+
+def _print(facts: dict[str, Any]) -> None:
+    statuses = [str(status) for status in Status]
+    rows = []
+    for place in facts["places"]:
+        counts = [place[status] for status in statuses]
+        # places where nothing ever happened and our own requests only take room
+        if any(counts) or place["place"].count("/") == 1:
+            rows.append([place["place"], *counts, common.ago(place["oldest_waiting"])])
+    heads = ["place", "working (waiting)", *statuses[1:], "oldest"]
+    common.print_table(heads, rows, right=heads[1:])
+    if ignored := sum(place["ignored"] for place in facts["places"]):
+        click.echo(f"{common.number(ignored, 'file')} ignored (hidden, half-written or temporary names)")
+    if facts["held"]:
+        click.echo(f"held because of their configuration: {', '.join(facts['held'])} (see `etl check`)")
+    click.echo(_said_of(facts["redis"]))
+
+
+def _said_of(redis: Any) -> str:
+    if redis is None:
+        return "no workers: the embedded Redis does not run"
+    if isinstance(redis, str):
+        return redis
+    queues = [
+        f"{name}: {jobs['queued']:,} queued, {jobs['started']:,} started"
+        for name, jobs in redis["queues"].items()
+    ]
+    return "; ".join([common.number(redis["workers"], "worker"), *queues])

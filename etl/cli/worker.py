@@ -1,0 +1,31 @@
+"""`etl worker`: work the queues on this host."""
+
+from __future__ import annotations
+
+import logging
+
+import click
+
+from etl.app import App
+from etl.cli import common
+
+
+@click.command("worker")
+@click.argument("queues", nargs=-1)
+@click.option("--workers", type=click.IntRange(1, 64), help="How many; default: as in settings.yaml.")
+@click.option("--burst", is_flag=True, help="End when the queues are empty.")
+def command(queues: tuple[str, ...], workers: int | None, burst: bool) -> None:
+    """Work QUEUES (default: all that pipelines name) until SIGTERM or Ctrl-C.
+
+    Also looks every `scan` for files that wait without a job and for files whose worker died.
+    """
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(process)d %(message)s", datefmt="%H:%M:%S")
+    config = common.configuration()
+    from etl.queues.enqueue import InlineAnnouncer
+    from etl.services import horses
+
+    known = App.open(config, InlineAnnouncer()).queues()
+    for queue in queues:
+        if queue not in known:
+            raise click.UsageError(f"no pipeline names the queue {queue!r}; there are: {', '.join(known)}")
+    horses.work(config, list(queues), workers or config.settings.workers, burst=burst)

@@ -1,0 +1,247 @@
+"""What an operator may write, as frozen models: settings, and one model per pipeline file.
+
+Only shapes and defaults live here; reading YAML is `reading`'s. The options of a format or of a location are
+kept as written and validated by the room that knows them, through `reading.options`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    SecretStr,
+    Tag,
+    field_validator,
+    model_validator,
+)
+
+from etl.config.durations import Duration, Share, Size
+
+#: pipeline and location names are folder names, queue names and SQL values.
+NAME = re.compile(r"[a-z][a-z0-9_]*")
+#: words that already mean something in the data tree.
+RESERVED = frozenset(
+    {"extract", "transform", "load", "clean", "working", "in_process", "resolved", "failed", "archive"}
+)
+
+
+class Strict(BaseModel):
+    """A frozen section in which an unknown key is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+def _one_or_many(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_one_or_many)]
+
+
+class Settings(Strict):
+    """`settings.yaml`: where the data lies and who works it."""
+
+    data: Path = Path("data")
+    redis: SecretStr = SecretStr("embedded")
+    workers: int = Field(default=2, ge=1, le=64)
+    scan: Duration = Field(default="30s", gt=0)  # type: ignore[assignment]
+
+    @field_validator("data")
+    @classmethod
+    def _data_is_a_folder_of_its_own(cls, value: Path) -> Path:
+        if value == Path():
+            raise ValueError("name a folder of its own, for example data")
+        return value
+
+    @field_validator("redis")
+    @classmethod
+    def _redis_is_embedded_or_a_url(cls, value: SecretStr) -> SecretStr:
+        if not re.match(r"embedded$|(redis|rediss|unix)://.", value.get_secret_value()):
+            raise ValueError("write embedded, or a URL that starts with redis://, rediss:// or unix://")
+        return value
+
+
+class About(Strict):
+    """Who to ask; shown in reasons."""
+
+    owner: str = ""
+    contact: str = ""
+    runbook: str = ""
+
+
+class Retry(Strict):
+    """How often and how long a retryable failure is tried again."""
+
+    times: int = Field(default=5, ge=0)
+    first: Duration = "10s"  # type: ignore[assignment]
+    most: Duration = "10m"  # type: ignore[assignment]
+
+
+class MoveTo(Strict):
+    """`after: {move: DIR}`."""
+
+    move: Path
+
+
+def _kind_of_after(value: Any) -> str | None:
+    if isinstance(value, dict | MoveTo):
+        return "{move: DIR}"
+    return "word" if value in ("leave", "delete") else None
+
+
+After = Annotated[
+    Annotated[Literal["leave", "delete"], Tag("word")] | Annotated[MoveTo, Tag("{move: DIR}")],
+    Discriminator(
+        _kind_of_after,
+        custom_error_type="after",
+        custom_error_message="write leave, delete or {move: DIR}",
+    ),
+]
+
+
+class Source(Strict):
+    """One place files are pulled from."""
+
+    #: may carry a password, so it stays out of `repr`.
+    path: str = Field(min_length=1, repr=False)
+    after: After = "leave"
+
+
+class StageOptions(Strict):
+    """What any stage may say about how its jobs run."""
+
+    queue: str = "default"
+    timeout: Duration = Field(default="30m", gt=0)  # type: ignore[assignment]
+    retry: Retry = Retry()
+
+    @field_validator("queue")
+    @classmethod
+    def _queue_is_a_name(cls, value: str) -> str:
+        if not NAME.fullmatch(value):
+            raise ValueError(f"{value!r} is not a queue name: use lower-case letters, digits and _")
+        return value
+
+
+def _path_or_source(value: Any) -> Any:
+    many = [value] if isinstance(value, str | dict) else value
+    return (
+        [{"path": item} if isinstance(item, str) else item for item in many]
+        if isinstance(many, list)
+        else many
+    )
+
+
+class Extract(StageOptions):
+    """Where files come from and which are acceptable."""
+
+    sources: Annotated[tuple[Source, ...], BeforeValidator(_path_or_source)] = ()
+    accept: Names = ("*",)
+
+
+def _format_or_options(value: Any) -> Any:
+    return {"format": value} if isinstance(value, str) else value
+
+
+class Open(BaseModel):
+    """A section whose other keys belong to a format or a location, which validates them itself."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, validate_default=True)
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """Give the keys that are not this model's own, as written."""
+        return self.__pydantic_extra__ or {}
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        # the options may hold passwords; only the model that validates them knows which
+        return [(name, getattr(self, name)) for name in type(self).model_fields]
+
+
+class Read(Open):
+    """How a file is read: its format, and the format's own options."""
+
+    format: str
+    #: a file that unpacks to more than this is refused.
+    max_unpacked: Size = "20GB"  # type: ignore[assignment]
+
+
+class BadRows(Strict):
+    """What happens to rows that are wrong."""
+
+    then: Literal["hold", "fail"] = "hold"
+    at_most: Share = "100%"  # type: ignore[assignment]
+
+
+class Transform(StageOptions):
+    """How bytes become units."""
+
+    read: Annotated[Read, BeforeValidator(_format_or_options)]
+    columns: Mapping[str, Names] = Field(default_factory=dict)
+    unknown_columns: Literal["keep", "drop", "fail"] = "keep"
+    handler: str | None = None
+    unit_schema: Mapping[str, Any] = Field(default_factory=dict, alias="schema")
+    bad_rows: BadRows = BadRows()
+    units_per_file: int = Field(default=10_000, ge=1)
+
+    @field_validator("handler")
+    @classmethod
+    def _handler_names_module_and_callable(cls, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch(r"[A-Za-z_]\w*:[A-Za-z_]\w*", value):
+            raise ValueError(f"{value!r} must look like module:function, for config/handlers/module.py")
+        return value
+
+
+class LocationOptions(Open):
+    """A place units are written to: its kind, and the kind's own options."""
+
+    kind: str
+
+
+def _location_name(name: str) -> str:
+    check_name("location", name)
+    return name
+
+
+class Load(StageOptions):
+    """Where units go."""
+
+    locations: Mapping[Annotated[str, AfterValidator(_location_name)], LocationOptions] = Field(min_length=1)
+
+
+class Pipeline(Strict):
+    """One `pipelines/<name>.yaml`."""
+
+    about: About = About()
+    extract: Extract = Extract()
+    transform: Transform
+    load: Load
+    #: fields whose values are kept out of reasons.
+    redact: Names = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _sections_may_be_empty(cls, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: ({} if section is None else section) for key, section in value.items()}
+        return value
+
+
+def check_name(kind: str, name: str) -> None:
+    """Accept a pipeline's or location's name, or raise ValueError saying why it cannot be one."""
+    if name in RESERVED:
+        raise ValueError(
+            f"a {kind} cannot be called {name!r}: the word already means something in the data tree"
+        )
+    if not NAME.fullmatch(name):
+        raise ValueError(
+            f"{name!r} is not a {kind} name: use lower-case letters, digits and _, a letter first"
+        )

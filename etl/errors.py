@@ -1,0 +1,91 @@
+"""The exception tree. A message says what happened, where, and what to do next; the class says how it ends.
+
+    EtlError
+    ├── ConfigError          the operator wrote something we cannot follow          exit 2
+    ├── Unavailable          something we need does not answer (Redis, a folder)    exit 2
+    ├── NotClaimed           a job found nothing to do; never a failure
+    │   ├── AlreadyClaimed
+    │   ├── NotSettled
+    │   └── Vanished
+    ├── Final                trying again changes nothing: the file goes to `failed/`
+    │   ├── InvalidFile
+    │   ├── Refused
+    │   └── UnsafeName
+    └── Retryable            trying again may help: the file backs off, with a cap
+        └── Away
+
+    TimeUp                   a BaseException, so that no handler's `except Exception` swallows it
+
+Imports the nouns and nothing else. Handlers may raise `Retryable` and `Final` themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from etl.model import Trouble
+
+
+class EtlError(Exception):
+    """Anything rq-etl reports: `summary` says what happened and where, `next` what to do about it."""
+
+    def __init__(self, summary: str, *, next: str = "", where: Sequence[Trouble] = ()) -> None:  # noqa: A002
+        super().__init__(summary)
+        self.summary = summary
+        self.next = next
+        self.where = tuple(where)
+
+    def __str__(self) -> str:
+        return f"{self.summary}. {self.next}" if self.next else self.summary
+
+
+class ConfigError(EtlError):
+    """The configuration cannot be followed; the message names file, line and key."""
+
+
+class Unavailable(EtlError):
+    """Something this command needs does not answer."""
+
+
+class NotClaimed(EtlError):
+    """The file was not claimed; whoever asked has nothing to do."""
+
+
+class AlreadyClaimed(NotClaimed):
+    """Another worker has this file, or the outbox of this file."""
+
+
+class NotSettled(NotClaimed):
+    """The file is no longer what the job was made for; it waits until it stops changing."""
+
+
+class Vanished(NotClaimed):
+    """The file is no longer in `working/`."""
+
+
+class Final(EtlError):
+    """Trying again would end the same way."""
+
+
+class InvalidFile(Final):
+    """The file itself is wrong: unreadable, ragged, incomplete, or not what was configured."""
+
+
+class Refused(Final):
+    """A location answers no, to the whole unit file."""
+
+
+class UnsafeName(Final):
+    """The name would lead out of its folder or is not a regular file's."""
+
+
+class Retryable(EtlError):
+    """Trying again later may end better."""
+
+
+class Away(Retryable):
+    """A location or source cannot be reached."""
+
+
+class TimeUp(BaseException):
+    """The job's time limit has passed."""

@@ -1,0 +1,152 @@
+"""Arrivals: how a file gets its id and its source note, once, before it is first claimed or published.
+
+Copies in from outside go through staging with their hash taken while reading and checked again on what was
+written. Never looks into a file's content.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from etl import disk
+from etl.disk import Point
+from etl.errors import InvalidFile, UnsafeName
+from etl.files import names, notes
+from etl.files.layout import REQUESTS, Layout
+from etl.model import Place, Stage, Status, Waiting
+
+
+def register(
+    layout: Layout, place: Place, given: str, descriptor: int, known: names.FileName | None = None
+) -> names.FileName:
+    """Give a dropped file its id and source note; a file whose note was lost keeps the id in its name."""
+    facts = os.fstat(descriptor)
+    # the file's own ctime, not now: two workers cannot reverse the order of two drops
+    file_id = known.id if known else names.new_id(place.pipeline, facts.st_ctime_ns // 1_000_000)
+    note = notes.SourceNote(
+        id=file_id,
+        pipeline=place.pipeline,
+        given=known.given if known else given,
+        sha256=disk.sha256(descriptor),
+        size=facts.st_size,
+        mtime=facts.st_mtime,
+        arrived=time.time(),
+    )
+    notes.write_source(layout, note)
+    return known or names.christen(given, file_id)
+
+
+def register_unread(layout: Layout, place: Place, path: Path) -> names.FileName:
+    """Give an id to something that may not be opened, so that it can be refused without touching a namesake."""
+    facts = path.lstat()
+    file_id = names.new_id(place.pipeline, facts.st_ctime_ns // 1_000_000)
+    note = notes.SourceNote(
+        id=file_id,
+        pipeline=place.pipeline,
+        given=path.name,
+        sha256="",
+        size=0,
+        mtime=facts.st_mtime,
+        arrived=time.time(),
+    )
+    notes.write_source(layout, note)
+    return names.christen(path.name, file_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incoming:
+    """A file outside the data tree, open for reading, about to be copied in under an id of its own."""
+
+    given: str
+    file_id: str
+    mtime: float
+    origin: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def copy_in(stream: BinaryIO, incoming: Incoming, pipeline: str, target: Path) -> notes.SourceNote:
+    """Copy a stream to the new file `target`, verify what was written, and give its source note (not yet written)."""
+    with disk.effect(Point.STAGE_CHILD):
+        digest = disk.copy(stream, target)
+    if disk.sha256(target) != digest:
+        raise InvalidFile(
+            f"the copy of {incoming.given!r} differs from what was read", next="check the disk, try again"
+        )
+    return notes.SourceNote(
+        id=incoming.file_id,
+        pipeline=pipeline,
+        given=incoming.given,
+        sha256=digest,
+        size=target.stat().st_size,
+        mtime=incoming.mtime,
+        arrived=time.time(),
+        origin=incoming.origin,
+        headers=incoming.headers,
+    )
+
+
+def deliver(layout: Layout, pipeline: str, path: Path) -> Waiting:
+    """Copy one file of the operator's into `extract/working/` as a new delivery."""
+    place = Place(pipeline=pipeline, stage=Stage.EXTRACT)
+    with open_outside(path) as stream:
+        mtime = os.fstat(stream.fileno()).st_mtime
+        file_id = names.new_id(pipeline, time.time_ns() // 1_000_000)
+        file = names.christen(path.name, file_id)
+        aside = layout.staging(place) / f"{file}.arriving"
+        try:
+            incoming = Incoming(given=path.name, file_id=file_id, mtime=mtime, origin=str(path))
+            note = copy_in(stream, incoming, pipeline, aside)
+            return _arrive(layout, place, aside, str(file), note)
+        finally:
+            aside.unlink(missing_ok=True)
+
+
+def request(layout: Layout, pipeline: str, wish: Mapping[str, Any]) -> Waiting:
+    """Write a durable request for an extract, to be claimed like any file."""
+    place = Place(pipeline=pipeline, stage=Stage.EXTRACT, location=REQUESTS)
+    data = json.dumps(wish, indent=1).encode() + b"\n"
+    file = names.christen("request.json", names.new_id(pipeline, time.time_ns() // 1_000_000))
+    aside = layout.staging(place) / f"{file}.arriving"
+    disk.write(aside, data, Point.NOTE_REQUEST)
+    now = time.time()
+    note = notes.SourceNote(
+        id=file.id,
+        pipeline=pipeline,
+        given="request.json",
+        sha256=disk.sha256(aside),
+        size=len(data),
+        mtime=now,
+        arrived=now,
+    )
+    return _arrive(layout, place, aside, str(file), note)
+
+
+def _arrive(layout: Layout, place: Place, aside: Path, name: str, note: notes.SourceNote) -> Waiting:
+    notes.write_source(layout, note)
+    target = layout.file(place, Status.WORKING, name)
+    disk.move(aside, target, Point.ARRIVE)
+    disk.sync_folder(target.parent)
+    return Waiting(place=place, name=name)
+
+
+@contextmanager
+def open_outside(path: Path) -> Iterator[BinaryIO]:
+    """Open a regular file outside the tree for reading, or raise `UnsafeName`; never blocks on a pipe."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise UnsafeName(
+            f"cannot read {str(path)!r}: {error.strerror}", next="check the path and its permissions"
+        ) from error
+    with os.fdopen(descriptor, "rb") as stream:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise UnsafeName(f"{str(path)!r} is not a regular file", next="name files, not pipes or devices")
+        yield stream

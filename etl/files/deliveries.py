@@ -1,0 +1,125 @@
+"""Deliveries: one line per source file, read from the folders and notes alone.
+
+Answers "what came, how far is it, what was held back" for `etl files`, `etl show` and the end of `etl run`.
+Changes nothing; the verdict given here is what the disk says at this moment.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from etl.files import layout as layouts
+from etl.files import names, notes, survey
+from etl.files.layout import Layout
+from etl.model import Place, Stage, Status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """One file of a delivery: the source, a unit file, or something held back, and where it lies."""
+
+    place: Place
+    status: Status
+    file: names.FileName
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """A source file and everything that came of it."""
+
+    note: notes.SourceNote
+    pieces: Sequence[Piece]
+    rows: int = 0
+    units: int = 0
+    held_back: int = 0
+    #: units there, by location.
+    loaded: Mapping[str, int] = field(default_factory=dict)
+    said: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """How it ended so far: working, failed, partial or resolved."""
+        statuses = {piece.status for piece in self.pieces}
+        if statuses & {Status.WORKING, Status.IN_PROCESS}:
+            return "working"
+        failed = [piece for piece in self.pieces if piece.status is Status.FAILED]
+        if not failed:
+            return "resolved"
+        return (
+            "failed"
+            if any(piece.file.is_source for piece in failed) and not any(self.loaded.values())
+            else "partial"
+        )
+
+
+def of_pipeline(
+    layout: Layout, pipeline: str, locations: Iterable[str], ids: set[str] | None = None
+) -> list[Delivery]:
+    """Give the deliveries of a pipeline, oldest first; only those of `ids` where given."""
+    places = [place for place in layouts.places(pipeline, locations) if place.location != layouts.REQUESTS]
+    pieces: dict[str, list[Piece]] = defaultdict(list)
+    for place in places:
+        for status in Status:
+            for piece in _pieces(layout, place, status):
+                if ids is None or piece.file.id in ids:
+                    pieces[piece.file.id].append(piece)
+    return [_delivery(layout, pipeline, file_id, pieces[file_id]) for file_id in sorted(pieces)]
+
+
+def _pieces(layout: Layout, place: Place, status: Status) -> Iterable[Piece]:
+    for name in survey.listing(layout, place, status):
+        file = names.parse(place.pipeline, name)
+        if file is not None:
+            yield Piece(place=place, status=status, file=file, name=name)
+
+
+def _delivery(layout: Layout, pipeline: str, file_id: str, pieces: Sequence[Piece]) -> Delivery:
+    note = notes.read_source(layout, pipeline, file_id) or notes.SourceNote(
+        id=file_id,
+        pipeline=pipeline,
+        given=pieces[0].file.given,
+        sha256="",
+        size=0,
+        mtime=0,
+        arrived=names.milliseconds(file_id) / 1000,
+    )
+    transformed = _source_note(layout, pieces)
+    return Delivery(
+        note=note,
+        pieces=pieces,
+        rows=transformed.rows,
+        units=transformed.units,
+        held_back=_held_back(layout, pieces),
+        loaded=_loaded(layout, pieces, transformed.generation),
+        said=transformed.said,
+    )
+
+
+def _source_note(layout: Layout, pieces: Sequence[Piece]) -> notes.FileNote:
+    for piece in pieces:
+        if piece.file.is_source and piece.place.stage is Stage.TRANSFORM:
+            return notes.read(layout, piece.place, piece.name)
+    return notes.FileNote()
+
+
+def _held_back(layout: Layout, pieces: Sequence[Piece]) -> int:
+    """Count what is held back right now: the rows and units in `-bad` files that lie in `failed/`."""
+    held = 0
+    for piece in pieces:
+        if piece.file.is_held_back and piece.status is Status.FAILED:
+            held += notes.read(layout, piece.place, piece.name).rows
+    return held
+
+
+def _loaded(layout: Layout, pieces: Sequence[Piece], generation: int) -> dict[str, int]:
+    """Sum the units at each location over the unit files of the current generation."""
+    loaded: dict[str, int] = defaultdict(int)
+    for piece in pieces:
+        if piece.place.stage is not Stage.LOAD or piece.file.generation != max(generation, 1):
+            continue
+        for location, told in notes.read(layout, piece.place, piece.name).locations.items():
+            loaded[location] += int(told.get("units", 0))
+    return dict(loaded)

@@ -1,0 +1,228 @@
+"""Claim, fail, put off, retry, recover: the arrows between the status folders, one verb each.
+
+The only code that moves a waiting file. Who owns a claimed file is a lock the kernel frees; resolving is the
+last step of an outbox. Called by the stages, by recovery and by the command line.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from etl import disk
+from etl.disk import Point
+from etl.errors import AlreadyClaimed, NotSettled, UnsafeName, Vanished
+from etl.files import arrivals, mover, names, notes, outbox, reasons
+from etl.files.layout import Layout
+from etl.model import Place, Reason, Seen, Status, Waiting
+
+#: deaths of its worker after which a file is given up, so that the rest keeps flowing.
+MOST_DEATHS = 3
+
+
+@dataclass(slots=True)
+class Claim:
+    """A file that is ours: locked, lying in `in_process/`, with its note."""
+
+    layout: Layout
+    place: Place
+    file: names.FileName
+    path: Path
+    lock: disk.Lock
+    note: notes.FileNote
+    #: how it looked right after it was claimed; a file that changes while it is read is not complete.
+    seen: Seen
+
+    @property
+    def name(self) -> str:
+        """The file's name, with its id."""
+        return self.path.name
+
+    @property
+    def descriptor(self) -> int:
+        """The open file itself: what was claimed, whatever happens to the path."""
+        return self.lock.descriptor
+
+    def check_unchanged(self) -> None:
+        """Make sure the path still leads to what was claimed and that nobody wrote to it, or raise `NotClaimed`."""
+        if not disk.same_file(self.path, self.descriptor):
+            raise Vanished(f"{self.name!r} was taken out of {self.place}/in_process while it was worked")
+        now = seen(os.fstat(self.descriptor))
+        if (now.size, now.mtime_ns) != (self.seen.size, self.seen.mtime_ns):
+            raise NotSettled(f"{self.name!r} in {self.place} changed while it was read")
+
+
+def seen(facts: os.stat_result) -> Seen:
+    """Give what identifies the state of a file."""
+    return Seen(
+        inode=facts.st_ino, size=facts.st_size, mtime_ns=facts.st_mtime_ns, ctime_ns=facts.st_ctime_ns
+    )
+
+
+@contextmanager
+def claim(layout: Layout, waiting: Waiting, announce: outbox.Announce) -> Iterator[Claim]:
+    """Claim a waiting file, or raise `NotClaimed`; `UnsafeName` when it is nothing that may be opened."""
+    place = waiting.place
+    path = layout.file(place, Status.WORKING, waiting.name)
+    with _lock_waiting(path, place) as lock:
+        if not disk.same_file(path, lock.descriptor):
+            raise Vanished(f"{path.name!r} is no longer in {place}/working")
+        facts = os.fstat(lock.descriptor)
+        if waiting.seen is not None and waiting.seen != seen(facts):
+            raise NotSettled(f"{path.name!r} in {place} changed after its job was made")
+        file = names.parse(place.pipeline, path.name)
+        if file is None or notes.read_source(layout, place.pipeline, file.id) is None:
+            file = arrivals.register(layout, place, path.name, lock.descriptor, file)
+        # what an earlier attempt committed comes first: it is never run again
+        outbox.finish_pending(layout, place, str(file), announce)
+        note = notes.read(layout, place, str(file))
+        if note.not_before > time.time():
+            raise NotSettled(f"{path.name!r} in {place} is to be tried again later")
+        yield _take(Claim(layout, place, file, path, lock, note, seen(facts)))
+
+
+def _take(waiting: Claim) -> Claim:
+    """Move a locked file into `in_process/` with one more attempt in its note."""
+    layout, place, name = waiting.layout, waiting.place, str(waiting.file)
+    target = layout.file(place, Status.IN_PROCESS, name)
+    if os.path.lexists(target):
+        raise AlreadyClaimed(f"an older {name!r} is still in {place}/in_process")
+    mover.put_twins_away(layout, place, name)
+    reasons.forget(layout, place, name)
+    note = waiting.note.begun()
+    notes.write(layout, place, name, note, Point.NOTE_ATTEMPT)
+    disk.move(waiting.path, target, Point.CLAIM)
+    return replace(waiting, path=target, note=note, seen=seen(os.fstat(waiting.descriptor)))
+
+
+def _lock_waiting(path: Path, place: Place) -> disk.Lock:
+    try:
+        lock = disk.lock_regular(path)
+    except FileNotFoundError as error:
+        raise Vanished(f"{path.name!r} is no longer in {place}/working") from error
+    except OSError as error:
+        if error.errno in (errno.EINVAL, errno.ELOOP, errno.ENXIO, errno.ENODEV):
+            raise UnsafeName(
+                f"{names.printable(path.name)!r} in {place} is not a plain file of its own ({_kind(path)})",
+                next="copy the file itself into working/ instead of a link, pipe or device",
+            ) from error
+        raise
+    if lock is None:
+        raise AlreadyClaimed(f"{path.name!r} in {place} is being worked by another")
+    return lock
+
+
+def _kind(path: Path) -> str:
+    facts = path.lstat()
+    kinds = {
+        0o120000: "a symbolic link",
+        0o010000: "a named pipe",
+        0o140000: "a socket",
+        0o040000: "a folder",
+    }
+    return kinds.get(facts.st_mode & 0o170000, "a hard link" if facts.st_nlink > 1 else "a device")
+
+
+# --- endings -----------------------------------------------------------------------------------------------
+
+
+def fail(claim: Claim, reason: Reason) -> None:
+    """Move a claimed file to `failed/`, its reason beside it first."""
+    layout, place, name = claim.layout, claim.place, claim.name
+    reasons.write(layout, place, name, replace(reason, attempt=claim.note.attempt))
+    note = replace(claim.note, ended=Status.FAILED, said=reason.summary)
+    notes.write(layout, place, name, note, Point.NOTE_FAIL)
+    mover.shift(layout, claim.path, place, Status.FAILED, Point.FAIL)
+    disk.sync_folder(layout.status(place, Status.FAILED))
+
+
+def put_off(claim: Claim, reason: Reason, not_before: float) -> None:
+    """Move a claimed file back to `working/` to be tried again after `not_before`; its reason says when."""
+    layout, place, name = claim.layout, claim.place, claim.name
+    note = replace(claim.note, tries=claim.note.tries + 1, not_before=not_before, said=reason.summary)
+    notes.write(layout, place, name, note, Point.NOTE_PUT_OFF)
+    reasons.write(layout, place, name, replace(reason, attempt=claim.note.attempt), Status.WORKING)
+    mover.shift(layout, claim.path, place, Status.WORKING, Point.PUT_OFF)
+
+
+def give_back(claim: Claim) -> None:
+    """Move a claimed file back to `working/` as if it had not been claimed: it changed, or we must stop."""
+    if disk.same_file(claim.path, claim.descriptor):
+        mover.shift(claim.layout, claim.path, claim.place, Status.WORKING, Point.PUT_OFF)
+
+
+def refuse(layout: Layout, waiting: Waiting, reason: Reason) -> str:
+    """Move something that may not be opened (a link, a pipe) to `failed/` under an id, and give its name there."""
+    place = waiting.place
+    path = layout.file(place, Status.WORKING, waiting.name)
+    file = names.parse(place.pipeline, path.name) or arrivals.register_unread(layout, place, path)
+    target = layout.file(place, Status.FAILED, str(file))
+    reasons.write(layout, place, target.name, reason)
+    # not through the mover's touch: setting times would follow nothing here, but a FIFO or device stays as it is
+    disk.move(path, target, Point.FAIL, touch=False)
+    return target.name
+
+
+def retry(layout: Layout, place: Place, name: str) -> Waiting:
+    """Move a failed file back to `working/`: the same as a person's `mv`."""
+    path = layout.file(place, Status.FAILED, name)
+    mover.shift(layout, path, place, Status.WORKING, Point.PUT_OFF)
+    return Waiting(place=place, name=name)
+
+
+def discard(layout: Layout, place: Place, name: str, because: str) -> Path:
+    """Move a failed file to `archive/discarded/` with its reason and the operator's."""
+    reason = reasons.read(layout, place, name) | {"discarded": because}
+    path = layout.file(place, Status.FAILED, name)
+    if not path.exists():
+        raise Vanished(f"{name!r} is not in {place}/failed")
+    target = mover.put_away(layout, place, path, "discarded")
+    if target is None:
+        raise Vanished(f"{name!r} is no longer in {place}/failed")
+    disk.write(target.with_name(f"{target.name}.reason.json"), notes.dump(reason), Point.DISCARD)
+    reasons.forget(layout, place, name)
+    return target
+
+
+def recover(layout: Layout, place: Place, name: str, announce: outbox.Announce) -> Waiting | None:
+    """Bring back one file whose worker died; None when it is alive, was committed, or is given up as poison."""
+    path = layout.file(place, Status.IN_PROCESS, name)
+    try:
+        lock = disk.lock_regular(path)
+    except FileNotFoundError:
+        return None
+    if lock is None:
+        return None
+    with lock:
+        if not disk.same_file(path, lock.descriptor) or outbox.finish_pending(layout, place, name, announce):
+            return None
+        note = _charge_death(layout, place, name)
+        if note.deaths >= MOST_DEATHS:
+            file = names.parse(place.pipeline, name) or names.FileName(stem=name, id="")
+            fail(Claim(layout, place, file, path, lock, note, seen(os.fstat(lock.descriptor))), _poison(note))
+            return None
+        mover.shift(layout, path, place, Status.WORKING, Point.RECOVER)
+        return Waiting(place=place, name=name)
+
+
+def _charge_death(layout: Layout, place: Place, name: str) -> notes.FileNote:
+    """Charge a death to the attempt that died, once, however often recovery itself is interrupted."""
+    note = notes.read(layout, place, name)
+    if note.death_charged != note.attempt:
+        note = replace(note, deaths=note.deaths + 1, death_charged=note.attempt)
+        notes.write(layout, place, name, note, Point.NOTE_DEATH)
+    return note
+
+
+def _poison(note: notes.FileNote) -> Reason:
+    return Reason(
+        summary=f"its worker died {note.deaths} times while working this file",
+        impact="nothing of this file was published; all other files go on",
+        next="look for what kills the worker (memory, a crashing library, os._exit in a handler), then move it back",
+        cause="the worker process ended without a word",
+    )

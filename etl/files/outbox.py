@@ -1,0 +1,209 @@
+"""Staging and outbox: what an attempt publishes, prepared aside and committed as a whole by one rename.
+
+A staging folder is a small data tree: what lies at `load/working/x` in it goes to `load/working/x` of the
+pipeline. Renaming it into `.outbox/` is the commit; `finish` then moves everything out, and whoever holds the
+folder's lock may finish it, any number of times, from any point at which somebody else died.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from etl import disk
+from etl.disk import Point
+from etl.errors import AlreadyClaimed
+from etl.files import mover, notes
+from etl.files.layout import Layout
+from etl.model import Place, Stage, Status, Waiting
+
+_COMMIT = "commit.json"
+_LOCK = ".lock"
+
+Announce = Callable[[Sequence[Waiting]], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Child:
+    """A file that this attempt publishes, and the status in which it will lie at its place."""
+
+    place: Place
+    status: Status
+    name: str
+
+
+@dataclass(slots=True)
+class Staging:
+    """The folder of one attempt, locked by its maker; the lock goes with it through the rename."""
+
+    layout: Layout
+    place: Place
+    name: str
+    folder: Path
+    lock: disk.Lock
+    children: list[Child] = field(default_factory=list)
+    #: our own notes, reasons and records, relative to the pipeline's folder; these may replace older ones.
+    own: list[str] = field(default_factory=list)
+
+    def child(self, place: Place, status: Status, name: str) -> Path:
+        """Give the path at which to write a child that will lie at `place` once this attempt is committed."""
+        self.children.append(Child(place=place, status=status, name=name))
+        return self._inside(self.layout.file(place, status, name))
+
+    def drop_child(self, place: Place, status: Status, name: str) -> None:
+        """Do not publish this child after all; one that was never staged is fine."""
+        self.children = [child for child in self.children if (child.place, child.name) != (place, name)]
+        self._inside(self.layout.file(place, status, name)).unlink(missing_ok=True)
+
+    def add(self, target: Path, data: bytes) -> None:
+        """Add one of our own small files, to be put at `target`."""
+        inside = self._inside(target)
+        self.own.append(str(inside.relative_to(self.folder)))
+        with disk.effect(Point.STAGE_CHILD):
+            inside.write_bytes(data)
+
+    def _inside(self, target: Path) -> Path:
+        inside = self.folder / target.relative_to(self._root)
+        inside.parent.mkdir(parents=True, exist_ok=True)
+        return inside
+
+    @property
+    def _root(self) -> Path:
+        return self.layout.data / self.place.pipeline
+
+    def commit(self, note: notes.FileNote, announce: Announce) -> None:
+        """Commit this attempt and finish it: from here on its children exist, whatever happens."""
+        children = [
+            [child.place.stage, child.place.location, child.status, child.name] for child in self.children
+        ]
+        facts = {"note": json.loads(notes.dump(note)), "children": children, "own": self.own}
+        paths = [
+            self._inside(self.layout.file(child.place, child.status, child.name)) for child in self.children
+        ]
+        with disk.effect(Point.STAGE_COMMIT):
+            (self.folder / _COMMIT).write_bytes(json.dumps(facts).encode())
+            # P8: every byte and name inside is on the disk before the rename that makes them count
+            disk.sync_tree(
+                self.folder, [*paths, *(self.folder / own for own in self.own), self.folder / _COMMIT]
+            )
+        committed = self.layout.outbox(self.place) / self.folder.name
+        with disk.effect(Point.COMMIT):
+            disk.rename(self.folder, committed)
+            disk.sync_folder(committed.parent)
+        self.folder = committed
+        _finish(self.layout, self.place, self.name, committed, announce)
+
+    def __enter__(self) -> Staging:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.folder.parent == self.layout.staging(self.place):  # not committed: nothing of it ever counted
+            disk.remove_folder(self.folder, Point.CLEAR_OUTBOX)
+        self.lock.release()
+
+
+def stage(layout: Layout, place: Place, name: str, attempt: int) -> Staging:
+    """Make the staging folder of one attempt, locked."""
+    folder = layout.staging(place) / f"{name}.{attempt}"
+    disk.make_folder(folder)
+    lock = disk.lock_path(folder / _LOCK)
+    if lock is None:
+        raise AlreadyClaimed(f"the staging folder of {name!r} in {place} is held by another")
+    return Staging(layout, place, name, folder, lock)
+
+
+def pending(layout: Layout, place: Place, name: str | None = None) -> Iterator[tuple[str, Path]]:
+    """Give the committed, unfinished outboxes of one file, or of all files at a place."""
+    for folder in sorted(layout.outbox(place).iterdir()):
+        parent, _, attempt = folder.name.rpartition(".")
+        if attempt.isdigit() and name in (None, parent):
+            yield parent, folder
+
+
+def finish_pending(layout: Layout, place: Place, name: str, announce: Announce) -> bool:
+    """Finish what was committed for this file, or raise `AlreadyClaimed` while another is at it."""
+    finished = [finish(layout, place, name, folder, announce) for _, folder in pending(layout, place, name)]
+    return any(finished)
+
+
+def finish(layout: Layout, place: Place, name: str, folder: Path, announce: Announce) -> bool:
+    """Finish one outbox under its lock; False when it was finished meanwhile."""
+    try:
+        lock = disk.lock_path(folder / _LOCK)
+    except FileNotFoundError:
+        return False
+    if lock is None:
+        raise AlreadyClaimed(f"what {name!r} published in {place} is being finished by another")
+    with lock:
+        if not disk.same_file(folder / _LOCK, lock.descriptor):
+            return False
+        _finish(layout, place, name, folder, announce)
+        return True
+
+
+def _finish(layout: Layout, place: Place, name: str, folder: Path, announce: Announce) -> None:
+    """Move everything out, announce it, write the note, resolve the parent. Any step may be done already."""
+    facts = json.loads((folder / _COMMIT).read_bytes())
+    children = [_child(place.pipeline, *parts) for parts in facts["children"]]
+    _release_own(layout.data / place.pipeline, folder, facts["own"])
+    _release_children(layout, folder, children)
+    with disk.effect(Point.ANNOUNCE):
+        announce([_waiting(child) for child in children if _still_waits(layout, child)])
+    notes.write(layout, place, name, notes.from_facts(facts["note"]), Point.NOTE_COMMIT)
+    claimed = layout.file(place, Status.IN_PROCESS, name)
+    if claimed.exists():
+        mover.shift(layout, claimed, place, Status.RESOLVED, Point.RESOLVE)
+        disk.sync_folder(layout.status(place, Status.RESOLVED))
+    _clear(layout, place, folder)
+
+
+def _clear(layout: Layout, place: Place, folder: Path) -> None:
+    """Remove a finished outbox: by one rename first, so that nobody ever meets half of one."""
+    finished = layout.staging(place) / f".{folder.name}.finished"
+    with disk.effect(Point.CLEAR_OUTBOX):
+        os.rename(folder, finished)
+    disk.remove_folder(finished, Point.CLEAR_OUTBOX)
+
+
+def _release_own(root: Path, folder: Path, own: Sequence[str]) -> None:
+    """Put notes, reasons and records in place first, so that no file appears without them."""
+    for inside in own:
+        disk.make_folder((root / inside).parent)
+        with disk.effect(Point.RELEASE_CHILD):
+            try:
+                os.replace(folder / inside, root / inside)
+            except FileNotFoundError:
+                continue  # moved by whoever died here before
+    for parent in {(root / inside).parent for inside in own}:
+        disk.sync_folder(parent)
+
+
+def _release_children(layout: Layout, folder: Path, children: Sequence[Child]) -> None:
+    """Rename every child out to its place; never copied, so that none can be there twice."""
+    root = layout.data / children[0].place.pipeline if children else layout.data
+    folders = set()
+    for child in children:
+        inside = folder / layout.file(child.place, child.status, child.name).relative_to(root)
+        if inside.exists():
+            folders.add(mover.shift(layout, inside, child.place, child.status, Point.RELEASE_CHILD).parent)
+    for parent in folders:
+        disk.sync_folder(parent)
+
+
+def _child(pipeline: str, stage: str, location: str, status: str, name: str) -> Child:
+    place = Place(pipeline=pipeline, stage=Stage(stage), location=location)
+    return Child(place=place, status=Status(status), name=name)
+
+
+def _still_waits(layout: Layout, child: Child) -> bool:
+    return child.status is Status.WORKING and layout.file(child.place, child.status, child.name).exists()
+
+
+def _waiting(child: Child) -> Waiting:
+    return Waiting(place=child.place, name=child.name)

@@ -1,0 +1,1 @@
+"""Where data goes: one contract (`location`), and the kinds of location that keep it."""

@@ -1,0 +1,94 @@
+"""Keeps bad units from stopping good ones: a slice that is refused is split until only the bad units are out.
+
+Each try is a savepoint, so what was refused leaves no trace; too many bad units refuse the whole file.
+Called by the sql location for every block of a unit file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NoReturn
+
+import sqlalchemy as sa
+
+from etl import errors
+from etl.locations import answers
+from etl.locations.writer import Rows, Writer
+from etl.model import Trouble
+
+#: this many units may be refused, or this share of them if that is more.
+MOST_BAD, MOST_BAD_SHARE = 100, 0.10
+#: a longer file in which every unit is refused is refused as a whole.
+ALL_BAD = 20
+#: troubles shown when a whole file is refused.
+SHOWN = 10
+
+
+class Isolation:
+    """Writes the blocks of one unit file and gathers the units that were refused."""
+
+    def __init__(self, connection: sa.Connection, count_units: Callable[[], int], secret: str) -> None:
+        self._connection = connection
+        self._count_units = count_units
+        self._secret = secret
+        self._total: int | None = None
+        self._seen = 0
+        self.troubles: list[Trouble] = []
+
+    @property
+    def written(self) -> int:
+        """Count the units that are in."""
+        return self._seen - len(self.troubles)
+
+    def write(self, rows: Rows, writer: Writer) -> None:
+        """Write the rows of one block, in order, without the units that the database refuses."""
+        waiting = [(0, len(rows))]
+        while waiting:
+            start, end = waiting.pop()
+            if start == end:
+                continue
+            refusal = self._try(rows[start:end], writer)
+            if refusal is None:
+                continue
+            bad = start + refusal.at if refusal.at is not None else start
+            if refusal.at is None and end - start > 1:
+                middle = (start + end) // 2
+                waiting += [(middle, end), (start, middle)]
+                continue
+            self._hold_back(bad, rows[bad][0], refusal)
+            waiting += [(bad + 1, end), (start, bad)]
+        self._seen += len(rows)
+
+    def finish(self) -> None:
+        """Accept what is written, or raise `Refused` when not one unit of many was good."""
+        if self._seen > ALL_BAD and not self.written:
+            self._refuse_all()
+
+    def _try(self, rows: Rows, writer: Writer) -> answers.Refusal | None:
+        try:
+            with self._connection.begin_nested():
+                writer.write(rows)
+        except answers.UNIT_ERRORS as error:
+            refusal = answers.refusal(error, self._secret)
+            if refusal is None:
+                raise
+            return refusal
+        return None
+
+    def _hold_back(self, bad: int, line: int | None, refusal: answers.Refusal) -> None:
+        trouble = Trouble(cause=refusal.cause, line=line, field=refusal.field, unit=self._seen + bad)
+        self.troubles.append(trouble)
+        if len(self.troubles) <= MOST_BAD:
+            return
+        if self._total is None:
+            self._total = self._count_units()
+        if len(self.troubles) > max(MOST_BAD, self._total * MOST_BAD_SHARE):
+            self._refuse_all()
+
+    def _refuse_all(self) -> NoReturn:
+        first = sorted(self.troubles, key=lambda trouble: trouble.unit or 0)[:SHOWN]
+        raise errors.Refused(
+            f"at least {len(self.troubles)} units are refused, too many to hold back: {first[0].cause}",
+            next="Compare the units with the table, correct one of them, then move the file back",
+            where=first,
+        )

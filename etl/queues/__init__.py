@@ -1,0 +1,1 @@
+"""How work is announced: keys, connection, embedded server, jobs, workers. The only door to rq and redis."""

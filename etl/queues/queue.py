@@ -1,0 +1,75 @@
+"""The contract of this room: what a job is before it is one, who announces it, and who hears of its progress.
+
+Names shapes only and imports neither rq nor redis. `stages` makes `Work`, `services` listens to `Report`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from etl.model import Progress
+
+#: the only functions a job may name; their dotted paths are a public contract.
+ALLOWED = frozenset({"etl.jobs.extract", "etl.jobs.transform", "etl.jobs.load", "etl.jobs.pull"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """One job to be: which allowed function, for which file. `arguments` holds JSON values only."""
+
+    function: str
+    arguments: Mapping[str, Any]
+    #: short name, without the data folder's id.
+    queue: str = "default"
+    #: seconds the job may take.
+    timeout: int
+
+    @property
+    def identity(self) -> Identity:
+        """Tell what this job is about; two jobs about the same thing are one too many, never a fault."""
+        return identity(self.function, self.arguments)
+
+
+#: function, pipeline, location and name of a job.
+Identity = tuple[str, str, str, str]
+
+
+def identity(function: str, arguments: Mapping[str, Any]) -> Identity:
+    """Tell what a job is about: function, pipeline, location ('' for none) and file name."""
+    pipeline, location, name = (str(arguments.get(key) or "") for key in ("pipeline", "location", "name"))
+    return function, pipeline, location, name
+
+
+class Announcer(Protocol):
+    """Whoever turns work into jobs."""
+
+    def announce(self, works: Sequence[Work]) -> None:
+        """Make one job of each, or raise `Unavailable`; a job that is made twice does no harm."""
+
+
+class Report(Protocol):
+    """Whoever must know that a worker has a job in hand, and for how long it may have it."""
+
+    def started(self, job: str, timeout: int) -> None:
+        """Hear that `job` begins and may take `timeout` seconds."""
+
+    def ended(self) -> None:
+        """Hear that the job is over, however it ended."""
+
+    def progressed(self, progress: Progress) -> None:
+        """Hear what the job in hand has done since it last said so."""
+
+
+class Unheard:
+    """A report nobody listens to."""
+
+    def started(self, job: str, timeout: int) -> None:
+        """Say nothing."""
+
+    def ended(self) -> None:
+        """Say nothing."""
+
+    def progressed(self, progress: Progress) -> None:
+        """Say nothing."""

@@ -1,0 +1,1 @@
+"""What keeps running: programs that tend other processes. rq and redis stay behind `queues`."""

@@ -1,0 +1,124 @@
+"""Checking: tries everything an operator can get wrong before the night does, and says what to do.
+
+Changes nothing but the folders that have to be there anyway. Called by `etl check`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from etl.app import App
+from etl.config.reading import Config, PipelineConfig
+from etl.errors import EtlError
+from etl.files.layout import Layout, places
+from etl.model import Status
+from etl.queues.enqueue import InlineAnnouncer
+from etl.stages import handlers, sources
+from etl.stages.schema import UnitSchema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that was tried; `problem` says what is wrong and what to do, "" that all is well."""
+
+    about: str
+    problem: str = ""
+
+
+def check(config: Config) -> Iterator[Finding]:
+    """Try configuration, folders, Redis and every pipeline."""
+    for name, errors in config.broken.items():
+        for error in errors:
+            yield Finding(about=f"pipeline {name}", problem=str(error))
+    yield from _folders(config)
+    yield Finding(about="redis", problem=_redis(config))
+    for name in sorted(config.pipelines):
+        yield from _pipeline(config, config.pipelines[name])
+
+
+def _folders(config: Config) -> Iterator[Finding]:
+    layout = Layout(config.data)
+    try:
+        for name, pipeline in config.pipelines.items():
+            layout.make(name, pipeline.spec.load.locations)
+        layout.data_id()
+    except OSError as error:
+        yield Finding(
+            about="data folder",
+            problem=f"cannot make {error.filename}: {error.strerror}; give this user the right to write there",
+        )
+        return
+    yield Finding(about="data folder", problem=_one_filesystem(config, layout) or _writable(config, layout))
+
+
+def _one_filesystem(config: Config, layout: Layout) -> str:
+    """Every move is a rename, which works within one file system only."""
+    here = config.data.stat().st_dev
+    for folder in _status_folders(config, layout):
+        if folder.stat().st_dev != here:
+            return (
+                f"{folder} lies on another file system than {config.data}; put the whole data folder on one"
+            )
+    return ""
+
+
+def _writable(config: Config, layout: Layout) -> str:
+    for folder in _status_folders(config, layout):
+        if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+            return f"{folder} is not readable and writable for this user; run: chmod g+rwxs {folder}"
+    return ""
+
+
+def _status_folders(config: Config, layout: Layout) -> Iterator[Path]:
+    for name, pipeline in config.pipelines.items():
+        for place in places(name, pipeline.spec.load.locations):
+            yield from (layout.status(place, status) for status in Status)
+
+
+def _redis(config: Config) -> str:
+    from etl.queues import connection
+
+    try:
+        with connection.connect(config.settings.redis, config.data) as client:
+            return "; ".join(connection.findings(client))
+    except EtlError as error:
+        return str(error)
+
+
+def _pipeline(config: Config, pipeline: PipelineConfig) -> Iterator[Finding]:
+    app = App.open(config, InlineAnnouncer())
+    name, spec = pipeline.name, pipeline.spec
+    yield Finding(about=f"{name}: read", problem=_tried(lambda: app.format(name)))
+    yield Finding(about=f"{name}: schema", problem=_schema(pipeline))
+    if spec.transform.handler:
+        yield Finding(about=f"{name}: handler", problem=_tried(lambda: handlers.load(pipeline)))
+    for source in spec.extract.sources:
+        problem = _tried(lambda source=source: sources.listed(source, config.root))  # type: ignore[misc]
+        yield Finding(about=f"{name}: source {sources.shown(source.path)}", problem=problem)
+    try:
+        locations = app.locations(name)
+    except EtlError as error:
+        yield Finding(about=f"{name}: locations", problem=str(error))
+        return
+    for location in locations.values():
+        yield Finding(about=f"{name}: location {location.name}", problem="; ".join(location.findings()))
+        location.close()
+
+
+def _schema(pipeline: PipelineConfig) -> str:
+    try:
+        UnitSchema.compile(pipeline.spec.transform.unit_schema, pipeline.spec.redact)
+    except ValueError as error:
+        return str(pipeline.origin.error(("transform", "schema"), str(error)))
+    return ""
+
+
+def _tried(attempt: Callable[[], object]) -> str:
+    try:
+        attempt()
+    except EtlError as error:
+        return str(error)
+    return ""

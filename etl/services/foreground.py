@@ -1,0 +1,167 @@
+"""Work in the foreground: put files in, have them worked, and wait until nothing of them is left to do.
+
+With workers on a queue, or inline without any server. Looks only at the folders to know what is left, so a
+lost job or a dead worker costs a moment and nothing else. Called by `etl run`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Protocol
+
+from etl import app as apps
+from etl.app import App
+from etl.config.reading import Config
+from etl.files import layout as layouts
+from etl.files import names, survey
+from etl.model import Progress, Status
+from etl.queues import connection, enqueue
+from etl.queues.queue import Identity
+from etl.services import horses, mending
+from etl.services.workers import Crew
+
+#: seconds between two looks at the folders.
+LOOK_EVERY = 0.1
+#: seconds without any movement after which jobs and owners are checked.
+QUIET = 1.0
+
+
+class Hands(Protocol):
+    """Whoever does the work: a crew of workers, or this very process."""
+
+    app: App
+
+    def turn(self) -> None:
+        """Do some work or let others do it for a moment."""
+
+    def announced(self) -> set[Identity]:
+        """Tell which work has a job."""
+
+    @property
+    def progress(self) -> Progress:
+        """Give what was done so far."""
+
+
+@dataclass(slots=True)
+class Inline:
+    """Works every job in this process, one after the other, with no server at all."""
+
+    app: App
+    queue: enqueue.InlineAnnouncer
+    progress: Progress = field(default_factory=Progress)
+
+    def turn(self) -> None:
+        """Work the oldest job, if there is one."""
+        if work := self.queue.take():
+            # by name, as RQ does it: whoever starts something higher does not import it
+            module, _, function = work.function.rpartition(".")
+            getattr(import_module(module), function)(**work.arguments)
+        else:
+            time.sleep(LOOK_EVERY)
+
+    def announced(self) -> set[Identity]:
+        """Nothing waits elsewhere."""
+        return set()
+
+    def add(self, done: Progress) -> None:
+        """Count what a job says it has done."""
+        self.progress = Progress(
+            rows=self.progress.rows + done.rows,
+            units=self.progress.units + done.units,
+            held_back=self.progress.held_back + done.held_back,
+        )
+
+
+@dataclass(slots=True)
+class Workers:
+    """A crew on the queue, tended by this process."""
+
+    app: App
+    crew: Crew
+    asks: Callable[[], set[Identity]]
+
+    def turn(self) -> None:
+        """Tend the workers for a moment."""
+        self.crew.tend()
+        time.sleep(LOOK_EVERY)
+
+    def announced(self) -> set[Identity]:
+        """Ask the queue."""
+        return self.asks()
+
+    @property
+    def progress(self) -> Progress:
+        """Give what all workers have done."""
+        return self.crew.progress
+
+
+def hands(config: Config, *, inline: bool) -> AbstractContextManager[Hands]:
+    """Open whoever does the work: this process, or workers on the configured Redis."""
+    return _inline(config) if inline else _with_workers(config)
+
+
+@contextmanager
+def _inline(config: Config) -> Iterator[Hands]:
+    """Work in this process."""
+    queue = enqueue.InlineAnnouncer()
+    app = App.open(config, queue)
+    app.waits_for_away = False
+    own = Inline(app, queue)
+    app.progress = own.add
+    with apps.serving(app):
+        yield own
+
+
+@contextmanager
+def _with_workers(config: Config) -> Iterator[Hands]:
+    """Work with forked workers on the configured Redis."""
+    with connection.connect(config.settings.redis, config.data) as client:
+        app = App.open(config, enqueue.RedisAnnouncer(client, layouts.Layout(config.data).data_id()))
+        crew = Crew(horses.horse(config, app.queues(), waits_for_away=False), config.settings.workers)
+        crew.start()
+        try:
+            yield Workers(app, crew, lambda: mending.announced(client, app))
+        finally:
+            crew.stop(grace=0.5)
+
+
+Look = Callable[[Progress, int, float], None]
+
+
+def work_off(hands: Hands, pipeline: str, ids: set[str] | None, look: Look) -> None:
+    """Work until nothing of `ids` (None: of the whole pipeline) waits or is in process.
+
+    `look` is told what was done so far, how many files are left, and when the next that was put off is due.
+    """
+    moved, before, due = time.monotonic(), (Progress(), -1), 0.0
+    while left := _left(hands.app, pipeline, ids):
+        now = (hands.progress, left)
+        look(*now, due)
+        if now != before:
+            moved, before, due = time.monotonic(), now, 0.0
+        elif time.monotonic() - moved > QUIET:
+            due = mending.mend(hands.app, pipeline, hands.announced(), drops=ids is None)
+            moved = time.monotonic()
+        hands.turn()
+    look(hands.progress, 0, 0.0)
+
+
+def _left(app: App, pipeline: str, ids: set[str] | None) -> int:
+    """Count what waits or is in process."""
+    return sum(
+        _ours(pipeline, name, ids)
+        for place in app.places(pipeline)
+        for status in (Status.WORKING, Status.IN_PROCESS)
+        for name in survey.listing(app.layout, place, status)
+    )
+
+
+def _ours(pipeline: str, name: str, ids: set[str] | None) -> bool:
+    if ids is None:
+        return True
+    file = names.parse(pipeline, name)
+    return file is not None and file.id in ids

@@ -1,0 +1,47 @@
+"""Mending: files whose worker died come back, and work that has no job gets one. The folders decide.
+
+Changes nothing that a living worker holds; any number may mend at once. Called in a loop by whoever keeps
+running.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from etl.app import App
+from etl.files import moves, survey
+from etl.model import Status, Waiting
+from etl.queues import enqueue
+from etl.queues.queue import Identity
+
+
+def announced(client: Any, app: App) -> set[Identity]:
+    """Tell which work has a job, in any queue."""
+    return set().union(*(enqueue.announced(client, app.data_id, queue) for queue in app.queues()))
+
+
+def mend(app: App, pipeline: str, known: set[Identity], *, drops: bool) -> float:
+    """Recover orphans, announce what waits without a job, and tell when the next file put off is due (0: none).
+
+    With `drops` off, files without an id are left alone: they may still be being written.
+    """
+    lost: list[Waiting] = []
+    dues: list[float] = []
+    for place in app.places(pipeline):
+        for name in survey.listing(app.layout, place, Status.IN_PROCESS):
+            moves.recover(app.layout, place, name, app.announce)
+        for waiting, due in survey.waiting(app.layout, place, drops=drops):
+            if due > time.time():
+                dues.append(due)
+            elif app.work(waiting).identity not in known:
+                lost.append(waiting)
+    app.announce(lost)
+    return min(dues, default=0.0)
+
+
+def all_waiting(app: App, pipeline: str) -> list[Waiting]:
+    """Give everything that waits in a pipeline and is due."""
+    places = app.places(pipeline)
+    found = [one for place in places for one in survey.waiting(app.layout, place, drops=True)]
+    return [waiting for waiting, due in found if due <= time.time()]

@@ -1,0 +1,1 @@
+"""What is done to one file, stage by stage."""

@@ -1,0 +1,53 @@
+"""Extract, second half: a file in `extract/working` is accepted and copied on to transform.
+
+Checks the name as given against `accept` and copies what was claimed, hashed while reading. Never looks into
+the content.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from fnmatch import fnmatchcase
+
+from etl import disk
+from etl.app import App
+from etl.disk import Point
+from etl.errors import InvalidFile
+from etl.files import notes, outbox
+from etl.files.moves import Claim
+from etl.model import Place, Resolved, Stage, Status
+
+
+def accepts(patterns: tuple[str, ...], given: str) -> bool:
+    """Tell whether a given name matches one of the patterns, upper and lower case told apart."""
+    return any(fnmatchcase(given, pattern) for pattern in patterns)
+
+
+def work(app: App, claim: Claim) -> Resolved:
+    """Pass a file on to transform, or raise `InvalidFile` when its name is not one we accept."""
+    pipeline = claim.place.pipeline
+    patterns = app.pipeline(pipeline).spec.extract.accept
+    source = notes.read_source(app.layout, pipeline, claim.file.id)
+    given = source.given if source else claim.file.given
+    if not accepts(patterns, given):
+        raise InvalidFile(
+            f"the name {given!r} is not accepted by {pipeline}",
+            next=f"rename it or add a pattern to extract.accept, which has: {', '.join(patterns)}",
+        )
+    target = Place(pipeline=pipeline, stage=Stage.TRANSFORM)
+    with outbox.stage(app.layout, claim.place, claim.name, claim.note.attempt) as staging:
+        path = staging.child(target, Status.WORKING, claim.name)
+        with disk.effect(Point.STAGE_CHILD), os.fdopen(os.dup(claim.descriptor), "rb") as stream:
+            stream.seek(0)
+            digest = disk.copy(stream, path)
+        if claim.note.recipe == digest:
+            note = replace(claim.note, ended=Status.RESOLVED, said="extracted before, the same bytes")
+            staging.drop_child(target, Status.WORKING, claim.name)
+            count = 0
+        else:
+            note = replace(claim.note, ended=Status.RESOLVED, recipe=digest, children=1, said="")
+            count = 1
+        claim.check_unchanged()
+        staging.commit(note, app.announce)
+    return Resolved(count=count, said=note.said)

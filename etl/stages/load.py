@@ -1,0 +1,248 @@
+"""Load: one unit file goes to every location, each in its own transaction; one that refuses stops no other.
+
+A file in `load/working` goes to all locations, one in `load/<location>/working` to that one alone. What a
+location refuses becomes that location's own copy or held-back file, published with the load's outbox.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from etl import disk
+from etl.app import App
+from etl.disk import Point
+from etl.errors import Away, ConfigError, EtlError, Final, Refused, Retryable
+from etl.files import notes, outbox, reasons
+from etl.files.moves import Claim
+from etl.formats import units
+from etl.model import (
+    Block,
+    Loaded,
+    Place,
+    Progress,
+    Reason,
+    Resolved,
+    Stage,
+    Status,
+    Trouble,
+    UnitFile,
+    UnitKey,
+    Urgency,
+)
+from etl.stages import endings
+
+if TYPE_CHECKING:
+    from etl.locations.location import Location
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What one location said to one unit file."""
+
+    location: str
+    loaded: Loaded | None = None
+    error: EtlError | None = None
+
+    @property
+    def told(self) -> str:
+        """Say it in a few words."""
+        if self.loaded is None:
+            return f"{self.location}: {self.error.summary if self.error else 'no answer'}"
+        if self.loaded.superseded:
+            return f"{self.location}: superseded by a newer generation"
+        return f"{self.location}: loaded before" if self.loaded.before else ""
+
+
+def work(app: App, claim: Claim) -> Resolved:
+    """Load a unit file and publish what was refused; raise only when its one location wants another try."""
+    if not claim.file.part:
+        raise Final(
+            f"{claim.name!r} is not a unit file",
+            next="source files belong into extract/working or transform/working",
+        )
+    with os.fdopen(os.dup(claim.descriptor), "rb") as stream:
+        stream.seek(0)
+        file = _unit_file(app, claim, stream)
+        total = _validate(file)
+        answers = [_ask(location, file) for location in _wanted(app, claim.place)]
+        _raise_if_alone(app, claim.place, answers)
+        return _publish(app, claim, file, answers, total)
+
+
+def _wanted(app: App, place: Place) -> list[Location]:
+    """Give the locations this file is for, or raise `Final` when one cannot even be opened."""
+    try:
+        locations = app.locations(place.pipeline)
+    except ConfigError as error:
+        raise Final(error.summary, next="mend the configuration, then move the file back") from error
+    return [locations[place.location]] if place.location else list(locations.values())
+
+
+def _unit_file(app: App, claim: Claim, stream: BinaryIO) -> UnitFile:
+    """Describe the claimed file to the locations."""
+    file, pipeline = claim.file, claim.place.pipeline
+
+    def blocks() -> Iterator[Block]:
+        stream.seek(0)
+        return units.read_blocks(stream)
+
+    return UnitFile(
+        key=UnitKey(
+            data=app.data_id, pipeline=pipeline, file=file.id, generation=file.generation, part=file.part
+        ),
+        name=claim.name,
+        recipe=units.read_recipe(stream),
+        sha256=disk.sha256(claim.descriptor),
+        blocks=blocks,
+        schema=app.pipeline(pipeline).spec.transform.unit_schema,
+    )
+
+
+def _validate(file: UnitFile) -> int:
+    """Count the units, which reads every line: a damaged unit file reaches no location."""
+    return sum(len(block.rows) for block in file.blocks())
+
+
+def _ask(location: Location, file: UnitFile) -> Answer:
+    try:
+        return Answer(location=location.name, loaded=location.load(file))
+    except (Final, Retryable) as error:
+        return Answer(location=location.name, error=error)
+
+
+def _raise_if_alone(app: App, place: Place, answers: list[Answer]) -> None:
+    """Let the road decide about a location's own file: there is nobody else to wait for."""
+    if place.location and (error := answers[0].error):
+        if isinstance(error, Away) and not app.waits_for_away:
+            raise Refused(error.summary, next=error.next, where=error.where) from error
+        raise error
+
+
+def _publish(app: App, claim: Claim, file: UnitFile, answers: list[Answer], total: int) -> Resolved:
+    """Commit this load: copies for those who refused, held-back units, and the note."""
+    count = sum(answer.loaded.count for answer in answers if answer.loaded)
+    rejected = [answer for answer in answers if answer.loaded and answer.loaded.rejected]
+    refused = [answer for answer in answers if answer.error]
+    with outbox.stage(app.layout, claim.place, claim.name, claim.note.attempt) as staging:
+        for answer in rejected:
+            _hold_back(app, claim, file, staging, answer)
+        for answer in refused:
+            _copy_for(app, claim, staging, answer)
+        held = sum(len(answer.loaded.rejected) for answer in rejected if answer.loaded)
+        said = "; ".join(filter(None, (answer.told for answer in answers)))
+        told = {answer.location: _told(answer, total) for answer in answers}
+        note = replace(
+            claim.note,
+            ended=Status.RESOLVED,
+            units=total,
+            held_back=held,
+            said=said,
+            locations={**claim.note.locations, **told},
+        )
+        claim.check_unchanged()
+        staging.commit(note, app.announce)
+    app.progress(Progress(units=count, held_back=held))
+    return Resolved(count=count, said=said, held_back=held, refused=len(refused))
+
+
+def _told(answer: Answer, total: int) -> dict[str, Any]:
+    if answer.loaded is None:
+        return {"refused": answer.error.summary if answer.error else ""}
+    if answer.loaded.superseded:
+        return {"superseded": True}
+    held = len(answer.loaded.rejected)
+    return {"units": total - held} | ({"held_back": held} if held else {})
+
+
+def _copy_for(app: App, claim: Claim, staging: outbox.Staging, answer: Answer) -> None:
+    """Give a location that did not take the file its own copy: waiting for another try, or failed."""
+    error = answer.error
+    assert error is not None
+    place = replace(claim.place, location=answer.location)
+    options = app.options(place)
+    waits = isinstance(error, Retryable) and options.retry.times > 0
+    if isinstance(error, Away) and not app.waits_for_away:
+        waits = False
+    status = Status.WORKING if waits else Status.FAILED
+    path = staging.child(place, status, claim.name)
+    with disk.effect(Point.STAGE_CHILD), os.fdopen(os.dup(claim.descriptor), "rb") as stream:
+        stream.seek(0)
+        disk.copy(stream, path)
+    staging.add(
+        app.layout.reason(place, claim.name, status), reasons.encode(_refusal(app, claim, answer, waits))
+    )
+    # one try is used up; the copy's own attempts go on from there
+    not_before = time.time() + endings.delay(options.retry, 0) if waits else 0.0
+    note = notes.FileNote(
+        tries=int(waits), not_before=not_before, ended="" if waits else Status.FAILED, said=error.summary
+    )
+    staging.add(app.layout.note(place, claim.name), notes.dump(note))
+
+
+def _refusal(app: App, claim: Claim, answer: Answer, waits: bool) -> Reason:
+    error = answer.error
+    assert error is not None
+    place = replace(claim.place, location=answer.location)
+    back = f"move it from {place}/failed to {place}/working; only {answer.location} is loaded then"
+    cause = error.__cause__
+    return Reason(
+        summary=error.summary,
+        impact=f"its units are missing at {answer.location}; other locations are not affected",
+        urgency=Urgency.INFO if waits else Urgency.MORNING,
+        next="nothing: it is tried again by itself"
+        if waits
+        else f"{error.next or 'put it right'}; then {back}",
+        where=error.where,
+        cause=f"{type(cause).__name__}: {cause}" if cause else type(error).__name__,
+        attempt=claim.note.attempt,
+        about=endings.about(app, claim.place.pipeline),
+    )
+
+
+def _hold_back(app: App, claim: Claim, file: UnitFile, staging: outbox.Staging, answer: Answer) -> None:
+    """Publish the units a location rejected as that location's own `-bad` file."""
+    assert answer.loaded is not None
+    rejected = answer.loaded.rejected
+    place = Place(pipeline=claim.place.pipeline, stage=Stage.LOAD, location=answer.location)
+    name = str(claim.file.held_back(".jsonl", claim.file.generation))
+    with disk.effect(Point.STAGE_CHILD), staging.child(place, Status.FAILED, name).open("xb") as handle:
+        writer = units.UnitWriter(handle, file.recipe)
+        for fields, row in _rows_of(file, {trouble.unit for trouble in rejected if trouble.unit is not None}):
+            writer.write(fields, [row])
+    told = tuple(_redacted(app, claim.place.pipeline, trouble) for trouble in rejected)
+    reason = Reason(
+        summary=f"{answer.location} refused {len(rejected):,} units of {claim.name!r}",
+        impact=f"all its other units are at {answer.location}; these are missing until they are corrected",
+        next=f"correct the units in {name}, then move it from {place}/failed to {place}/working",
+        where=told,
+        cause=told[0].cause,
+        attempt=claim.note.attempt,
+        recipe=file.recipe,
+        about=endings.about(app, claim.place.pipeline),
+    )
+    staging.add(app.layout.reason(place, name), reasons.encode(reason))
+    staging.add(
+        app.layout.note(place, name), notes.dump(notes.FileNote(ended=Status.FAILED, rows=len(rejected)))
+    )
+
+
+def _rows_of(file: UnitFile, ordinals: set[int]) -> Iterator[tuple[tuple[str, ...], list[Any]]]:
+    start = 0
+    for block in file.blocks():
+        for index, row in enumerate(block.rows, start):
+            if index in ordinals:
+                yield block.fields, list(row)
+        start += len(block.rows)
+
+
+def _redacted(app: App, pipeline: str, trouble: Trouble) -> Trouble:
+    """Keep a database's message, which quotes values, out of the reason of a pipeline that redacts fields."""
+    if not app.pipeline(pipeline).spec.redact:
+        return trouble
+    return replace(
+        trouble, cause="refused by the database (its message is not shown: the pipeline redacts fields)"
+    )

@@ -1,0 +1,168 @@
+"""Extract, first half: a request is followed; acceptable files of its sources are copied into `extract/working`.
+
+A pull holds its source's lock. Its outbox carries the copies together with the record of what was pulled, so
+that an unchanged source is pulled once, whatever dies in between; `after` follows the commit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+from etl import disk
+from etl.app import App
+from etl.config.schema import Source
+from etl.disk import Point
+from etl.errors import EtlError, Final, InvalidFile
+from etl.files import arrivals, names, notes, outbox, reasons
+from etl.files.moves import Claim
+from etl.model import Place, Progress, Reason, Resolved, Stage, Status, Trouble
+from etl.stages import endings, sources
+from etl.stages.extract import accepts
+from etl.stages.sources import Found
+
+
+def work(app: App, claim: Claim) -> Resolved:
+    """Pull what a request asks for; the count is the number of files pulled, and 0 is fine."""
+    wish = _wish(claim)
+    pipeline = claim.place.pipeline
+    with ExitStack() as locks:
+        wanted = [_listed(app, locks, pipeline, source) for source in _sources(app, pipeline, wish)]
+        found = sorted((one for listed in wanted for one in listed), key=lambda one: (one.mtime, one.given))
+        accepted = [one for one in found if accepts(app.pipeline(pipeline).spec.extract.accept, one.given)]
+        fresh = [one for one in accepted if wish.get("again") or not _pulled_before(app, pipeline, one)]
+        with outbox.stage(app.layout, claim.place, claim.name, claim.note.attempt) as staging:
+            refused = _copy_all(app, staging, pipeline, fresh)
+            _hold_back(app, claim, staging, wish, refused)
+            pulled = len(fresh) - len(refused)
+            said = f"{pulled} pulled, {len(accepted) - len(fresh)} unchanged, {len(found) - len(accepted)} not accepted"
+            note = replace(
+                claim.note, ended=Status.RESOLVED, children=pulled, held_back=len(refused), said=said
+            )
+            staging.commit(note, app.announce)
+        _after(app, pipeline, [one for one in accepted if one not in {error[0] for error in refused}])
+    return Resolved(count=pulled, said=said, held_back=len(refused))
+
+
+def _wish(claim: Claim) -> dict[str, Any]:
+    try:
+        wish = json.loads(os.pread(claim.descriptor, 1 << 20, 0))
+    except ValueError as error:
+        raise InvalidFile(
+            f"the request {claim.name!r} is not JSON: {error}", next="ask again with: etl extract"
+        ) from error
+    if not isinstance(wish, dict):
+        raise InvalidFile(
+            f"the request {claim.name!r} is not a JSON object", next="ask again with: etl extract"
+        )
+    return wish
+
+
+def _sources(app: App, pipeline: str, wish: dict[str, Any]) -> Sequence[Source]:
+    """Give the sources a request names, else the configured ones."""
+    configured = app.pipeline(pipeline).spec.extract.sources
+    if not wish.get("sources"):
+        return configured
+    by_path = {source.path: source for source in configured}
+    # one that is not configured is only read: nobody said what may be done to it afterwards
+    return [by_path.get(str(path)) or Source(path=str(path)) for path in wish["sources"]]
+
+
+def _listed(app: App, locks: ExitStack, pipeline: str, source: Source) -> list[Found]:
+    """List a source under its lock, so that two pulls cannot take one file twice."""
+    lock = app.layout.pulled(pipeline) / f"{sources.key(source.path)}.lock"
+    locks.enter_context(disk.wait_for_lock(lock))
+    return sources.listed(source, app.config.root)
+
+
+def _copy_all(
+    app: App, staging: outbox.Staging, pipeline: str, fresh: Sequence[Found]
+) -> list[tuple[Found, EtlError]]:
+    """Copy every file with its source note and record; one that cannot be read stops no other."""
+    place = Place(pipeline=pipeline, stage=Stage.EXTRACT)
+    refused: list[tuple[Found, EtlError]] = []
+    ids = names.new_ids(pipeline, time.time_ns() // 1_000_000, len(fresh))
+    for one, file_id in zip(fresh, ids, strict=True):
+        file = names.christen(one.given, file_id)
+        incoming = arrivals.Incoming(given=one.given, file_id=file_id, mtime=one.mtime, origin=one.shown)
+        try:
+            with sources.opened(one) as stream:
+                path = staging.child(place, Status.WORKING, str(file))
+                note = arrivals.copy_in(stream, incoming, pipeline, path)
+            sources.check_unchanged(one, note.size)
+        except EtlError as error:
+            staging.drop_child(place, Status.WORKING, str(file))
+            refused.append((one, error))
+            continue
+        staging.add(app.layout.source_note(pipeline, file_id), notes.dump(note))
+        record = {"source": one.shown, "size": one.size, "mark": one.mark, "id": file_id, "at": time.time()}
+        staging.add(app.layout.pulled(pipeline) / f"{sources.key(one.url)}.json", notes.dump(record))
+        app.progress(Progress())
+    return refused
+
+
+def _pulled_before(app: App, pipeline: str, one: Found) -> bool:
+    path = app.layout.pulled(pipeline) / f"{sources.key(one.url)}.json"
+    try:
+        record = json.loads(path.read_bytes())
+    except (FileNotFoundError, ValueError):
+        return False
+    return (record.get("size", 0), record.get("mark")) == (one.size, one.mark)
+
+
+def _hold_back(
+    app: App,
+    claim: Claim,
+    staging: outbox.Staging,
+    wish: dict[str, Any],
+    refused: Sequence[tuple[Found, EtlError]],
+) -> None:
+    """Publish a request for what could not be pulled, failed with its reason, so that moving it back tries again."""
+    if not refused:
+        return
+    name = str(claim.file.held_back(".json", claim.file.generation))
+    again = {**wish, "sources": [one.url for one, _ in refused]}
+    with disk.effect(Point.STAGE_CHILD):
+        staging.child(claim.place, Status.FAILED, name).write_bytes(json.dumps(again, indent=1).encode())
+    reason = Reason(
+        summary=f"{len(refused)} source files could not be pulled; first: {refused[0][1].summary}",
+        impact="these files are missing; all others were pulled",
+        next=f"put them right, then move {name} from {claim.place}/failed to {claim.place}/working",
+        where=tuple(Trouble(field=one.shown, cause=str(error)) for one, error in refused),
+        cause=refused[0][1].summary,
+        attempt=claim.note.attempt,
+        about=endings.about(app, claim.place.pipeline),
+    )
+    staging.add(app.layout.reason(claim.place, name), reasons.encode(reason))
+    note = notes.FileNote(ended=Status.FAILED, rows=len(refused))
+    staging.add(app.layout.note(claim.place, name), notes.dump(note))
+    source = notes.SourceNote(
+        id=claim.file.id,
+        pipeline=claim.place.pipeline,
+        given="request.json",
+        sha256="",
+        size=0,
+        mtime=0,
+        arrived=time.time(),
+    )
+    staging.add(app.layout.source_note(claim.place.pipeline, claim.file.id), notes.dump(source))
+
+
+def _after(app: App, pipeline: str, pulled: Sequence[Found]) -> None:
+    """Delete or move what was pulled, if it is still what was pulled; a later pull repeats what was missed."""
+    for one in pulled:
+        if one.after == "leave" or not _pulled_before(app, pipeline, one):
+            continue
+        try:
+            with disk.effect(Point.AFTER):
+                sources.finish(one, app.config.root)
+        except OSError as error:
+            raise Final(
+                f"{one.shown} was pulled but could not be taken away: {error}",
+                next="check the permissions of the source folder; the file is not pulled twice",
+            ) from error

@@ -1,0 +1,106 @@
+"""The road every job takes: claim the file, do the stage's work, and end it in one of three ways.
+
+A stage returns what it did or raises; turning that into a folder, a note and a reason happens here and
+nowhere else. Called by `jobs`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from etl.app import App
+from etl.errors import EtlError, Final, NotClaimed, Retryable, TimeUp, Unavailable, UnsafeName
+from etl.files import moves
+from etl.files.layout import REQUESTS
+from etl.files.moves import Claim
+from etl.model import Failed, Outcome, Place, PutOff, Reason, Resolved, Skipped, Stage, Urgency, Waiting
+from etl.stages import endings, extract, load, pull, transform
+
+log = logging.getLogger("etl.stages")
+
+Work = Callable[[App, Claim], Resolved]
+
+
+def perform(app: App, waiting: Waiting) -> Outcome:
+    """Work one waiting file to its end. Never raises for anything the file, its content or a location does."""
+    work = _work_of(waiting.place)
+    app.pipeline(waiting.place.pipeline)
+    try:
+        with moves.claim(app.layout, waiting, app.announce) as claim:
+            outcome = _ending(app, claim, work)
+    except NotClaimed as why:
+        outcome = Skipped(why=str(why))
+    except UnsafeName as error:
+        reason = endings.reason(app, waiting.place, error)
+        moves.refuse(app.layout, waiting, reason)
+        outcome = Failed(reason=reason)
+    _tell(waiting, outcome)
+    return outcome
+
+
+def _work_of(place: Place) -> Work:
+    if place.location == REQUESTS:
+        return pull.work
+    return {Stage.EXTRACT: extract.work, Stage.TRANSFORM: transform.work, Stage.LOAD: load.work}[place.stage]
+
+
+def _ending(app: App, claim: Claim, work: Work) -> Outcome:
+    """Do the work and turn whatever it raises into one of the endings."""
+    place = claim.place
+    try:
+        return work(app, claim)
+    except NotClaimed as why:
+        moves.give_back(claim)
+        return Skipped(why=str(why))
+    except (Retryable, Unavailable) as error:
+        return _try_again(app, claim, error)
+    except TimeUp as error:
+        return _fail(claim, endings.timeout(app, place, str(error)))
+    except Final as error:
+        return _fail(claim, endings.reason(app, place, error))
+    except OSError as error:
+        return _try_again(
+            app, claim, Retryable(f"the disk or network answered: {error}", next="see the cause")
+        )
+    except (
+        Exception
+    ) as error:  # the edge: whatever a handler or library throws ends as a reason, not as a crash
+        log.exception("%s/%s failed", place, claim.name, extra={"event": "stage_crashed"})
+        return _fail(claim, endings.unexpected(app, place, error))
+
+
+def _fail(claim: Claim, reason: Reason) -> Failed:
+    moves.fail(claim, reason)
+    return Failed(reason=reason)
+
+
+def _try_again(app: App, claim: Claim, error: EtlError) -> Failed | PutOff:
+    """Back off, or fail when it was tried often enough."""
+    retry = app.options(claim.place).retry
+    tries = claim.note.tries
+    reason = endings.reason(app, claim.place, error)
+    if tries >= retry.times:
+        return _fail(claim, replace(reason, summary=f"{reason.summary} (tried {tries + 1} times)"))
+    not_before = time.time() + endings.delay(retry, tries)
+    when = time.strftime("%H:%M:%S", time.localtime(not_before))
+    reason = replace(
+        reason, urgency=Urgency.INFO, next=f"nothing: it is tried again at {when}. {reason.next}".strip()
+    )
+    moves.put_off(claim, reason, not_before)
+    return PutOff(reason=reason, not_before=not_before)
+
+
+def _tell(waiting: Waiting, outcome: Outcome) -> None:
+    place, name = waiting.place, waiting.name
+    match outcome:
+        case Resolved(count=count, said=said):
+            log.info("%s/%s: resolved, %d %s", place, name, count, said, extra={"event": "file_resolved"})
+        case Failed(reason=reason):
+            log.warning("%s/%s: failed: %s", place, name, reason.summary, extra={"event": "file_failed"})
+        case PutOff(reason=reason):
+            log.warning("%s/%s: put off: %s", place, name, reason.summary, extra={"event": "file_put_off"})
+        case Skipped(why=why):
+            log.info("%s/%s: skipped: %s", place, name, why, extra={"event": "file_skipped"})

@@ -1,0 +1,235 @@
+"""Transform: one file becomes unit files in `load/working`, as a whole or not at all.
+
+Decides whether a file was transformed before and in which generation it is; the rows themselves are
+`splitting`'s. A held-back file takes the same road, but has no generations.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from etl import disk
+from etl.app import App
+from etl.config.reading import PipelineConfig
+from etl.config.schema import Read
+from etl.errors import ConfigError, Final, InvalidFile
+from etl.files import names, notes, outbox, reasons
+from etl.files.moves import Claim
+from etl.formats import unpack
+from etl.formats.format import Format, Reading, open_format
+from etl.model import Place, Reason, Resolved, Stage, Status
+from etl.stages import endings, handlers
+from etl.stages.publishing import HeldBack, UnitFiles
+from etl.stages.schema import UnitSchema
+from etl.stages.splitting import Splitter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Life:
+    """Which life of a file this attempt belongs to, and what decides its output."""
+
+    recipe: str
+    generation: int
+    #: it was committed before under this very recipe.
+    before: bool = False
+
+
+def work(app: App, claim: Claim) -> Resolved:
+    """Split a file into unit files and announce their loads, or raise what is wrong with the file."""
+    pipeline = app.pipeline(claim.place.pipeline)
+    life = _life(pipeline, claim)
+    if life.before:
+        said = _said_before(app, claim)
+        with _staging(app, claim) as staging:
+            staging.commit(replace(claim.note, ended=Status.RESOLVED, said=said), app.announce)
+        return Resolved(count=0, said=said)
+    with _staging(app, claim) as staging:
+        splitter = _split(app, pipeline, claim, life, staging)
+        note = _note(claim, life, splitter)
+        _explain_held_back(app, claim, splitter, life)
+        claim.check_unchanged()
+        staging.commit(note, app.announce)
+    return Resolved(count=splitter.out.files, held_back=splitter.held.count, said=note.said)
+
+
+def _staging(app: App, claim: Claim) -> outbox.Staging:
+    return outbox.stage(app.layout, claim.place, claim.name, claim.note.attempt)
+
+
+def _life(pipeline: PipelineConfig, claim: Claim) -> Life:
+    """Tell the file's recipe and generation, or raise `Final` when it cannot have another."""
+    try:
+        recipe = handlers.fingerprint(pipeline, disk.sha256(claim.descriptor))
+    except ConfigError as error:
+        raise Final(
+            error.summary, next=error.next or "mend the configuration, then move the file back"
+        ) from error
+    note, file = claim.note, claim.file
+    if not note.recipe:
+        return Life(recipe=recipe, generation=file.generation)
+    if note.recipe == recipe:
+        return Life(recipe=recipe, generation=note.generation, before=True)
+    if not file.is_source:
+        raise Final(
+            f"{file.given!r} was held back from a file, corrected and transformed before; it is already loaded",
+            next="to load other values, correct the source file in transform/resolved and move that back",
+        )
+    return Life(recipe=recipe, generation=note.generation + 1)
+
+
+def _said_before(app: App, claim: Claim) -> str:
+    """Say how far the unit files of an earlier attempt came."""
+    pipeline, note = claim.place.pipeline, claim.note
+    load = Place(pipeline=pipeline, stage=Stage.LOAD)
+    told = []
+    children = [str(claim.file.child(number, note.generation)) for number in range(1, note.children + 1)]
+    for location in app.pipeline(pipeline).spec.load.locations:
+        own = replace(load, location=location)
+        there = sum(
+            "units" in notes.read(app.layout, place, child).locations.get(location, {})
+            for child in children
+            for place in (load, own)
+        )
+        told.append(f"{there} of {note.children} unit files loaded at {location}")
+    return f"transformed before; {', '.join(told)}"
+
+
+def _split(app: App, pipeline: PipelineConfig, claim: Claim, life: Life, staging: outbox.Staging) -> Splitter:
+    """Read the whole file into the staging folder, or raise when too much of it is wrong."""
+    spec = pipeline.spec.transform
+    chosen = _format(app, pipeline, claim.file)
+    with _reading(app, pipeline, claim, chosen) as reading:
+        suffix = _plain_suffix(claim.file) if chosen.raw_rows else ".jsonl"
+        held = HeldBack(staging, str(claim.file.held_back(suffix, life.generation)), reading, chosen.raw_rows)
+        out = UnitFiles(
+            staging, claim.file, life.recipe, generation=life.generation, per_file=spec.units_per_file
+        )
+        splitter = Splitter(
+            spec=spec,
+            schema=_schema(pipeline),
+            handler=_handler(pipeline),
+            file=_facts(app, claim, life),
+            out=out,
+            held=held,
+            original_lines=claim.note.lines,
+            redact=frozenset(pipeline.spec.redact),
+        )
+        try:
+            splitter.run(reading, app.progress)
+        finally:
+            out.close()
+            held.close()
+    _refuse_too_much(pipeline, splitter)
+    if life.generation > 1 and out.files == 0:
+        out.write_empty()
+    return splitter
+
+
+def _refuse_too_much(pipeline: PipelineConfig, splitter: Splitter) -> None:
+    """Fail the whole file when more of it is wrong than the operator allows, or all of it is."""
+    bad, rows, policy = splitter.held.count, splitter.rows, pipeline.spec.transform.bad_rows
+    if not bad:
+        return
+    if policy.then == "fail":
+        limit = "transform.bad_rows says to fail"
+    elif bad / rows > policy.at_most:
+        limit = f"transform.bad_rows.at_most is {policy.at_most * 100:g}%"
+    elif bad == rows:
+        limit = "nothing would be left of it"
+    else:
+        return
+    first = splitter.held.troubles[0]
+    at = f"line {first.line}" + (f", {first.field}" if first.field else "")
+    raise InvalidFile(
+        f"{bad:,} of {rows:,} rows are wrong and {limit}; first at {at}: {first.cause}",
+        next="correct the file, the schema or the handler, then move the file back to transform/working",
+        where=splitter.held.troubles,
+    )
+
+
+def _explain_held_back(app: App, claim: Claim, splitter: Splitter, life: Life) -> None:
+    """Publish the reason and the note of the held-back rows together with them."""
+    held, place = splitter.held, claim.place
+    if not held.count:
+        return
+    reason = Reason(
+        summary=f"{held.count:,} of {splitter.rows:,} rows held back from {claim.file.given!r}",
+        impact=f"the other {splitter.rows - held.count:,} rows go on; these are missing until they are corrected",
+        next=f"correct the rows in {held.name}, then move it from {place}/failed to {place}/working",
+        where=tuple(held.troubles),
+        cause=held.troubles[0].cause,
+        attempt=claim.note.attempt,
+        recipe=life.recipe,
+        about=endings.about(app, place.pipeline),
+    )
+    held.staging.add(app.layout.reason(place, held.name), reasons.encode(reason))
+    note = notes.FileNote(ended=Status.FAILED, rows=held.count, lines=tuple(held.lines))
+    held.staging.add(app.layout.note(place, held.name), notes.dump(note))
+
+
+def _note(claim: Claim, life: Life, splitter: Splitter) -> notes.FileNote:
+    held = splitter.held.count
+    return replace(
+        claim.note,
+        ended=Status.RESOLVED,
+        recipe=life.recipe,
+        generation=life.generation,
+        children=splitter.out.files,
+        rows=splitter.rows,
+        units=splitter.out.units,
+        held_back=held,
+        said=f"{held:,} rows held back" if held else "",
+    )
+
+
+def _format(app: App, pipeline: PipelineConfig, file: names.FileName) -> Format:
+    """Give the pipeline's format; a held-back file of a format without lines is JSON lines."""
+    try:
+        configured = app.format(pipeline.name)
+        if file.is_held_back and not configured.raw_rows:
+            return open_format(Read(format="jsonl"), pipeline.origin)
+    except ConfigError as error:
+        raise Final(error.summary, next="mend the configuration, then move the file back") from error
+    return configured
+
+
+@contextmanager
+def _reading(app: App, pipeline: PipelineConfig, claim: Claim, chosen: Format) -> Iterator[Reading]:
+    """Open what was claimed for reading, unpacked."""
+    with os.fdopen(os.dup(claim.descriptor), "rb") as stream:
+        stream.seek(0)
+        yield chosen.open(unpack.unpack(claim.name, stream, int(pipeline.spec.transform.read.max_unpacked)))
+
+
+def _plain_suffix(file: names.FileName) -> str:
+    """Give the suffix without compression: held-back rows are to be edited."""
+    first, *rest = [part for part in file.suffix.split(".") if part] or ["txt"]
+    return f".{first}" if rest or first.lower() not in ("gz", "zip") else ".csv"
+
+
+def _schema(pipeline: PipelineConfig) -> UnitSchema:
+    try:
+        return UnitSchema.compile(pipeline.spec.transform.unit_schema, pipeline.spec.redact)
+    except ValueError as error:
+        raise Final(f"transform.schema: {error}", next="mend the schema, then move the file back") from error
+
+
+def _handler(pipeline: PipelineConfig) -> handlers.Handler | None:
+    try:
+        return handlers.load(pipeline)
+    except ConfigError as error:
+        raise Final(error.summary, next=error.next or "mend the handler, then move the file back") from error
+
+
+def _facts(app: App, claim: Claim, life: Life) -> handlers.File:
+    source = notes.read_source(app.layout, claim.place.pipeline, claim.file.id)
+    return handlers.File(
+        pipeline=claim.place.pipeline,
+        name=source.given if source else claim.file.given,
+        id=claim.file.id,
+        generation=life.generation,
+        headers=source.headers if source else {},
+    )

