@@ -6,6 +6,7 @@ opened on first use, so that a command pays only for what it touches.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from etl.config import reading
 from etl.config.schema import StageOptions
-from etl.errors import ConfigError
+from etl.errors import ConfigError, Unavailable
 from etl.files.layout import REQUESTS, Layout, places
 from etl.model import Place, Progress, Stage, Waiting
 from etl.queues.queue import Announcer, Work
@@ -22,6 +23,9 @@ from etl.queues.queue import Announcer, Work
 if TYPE_CHECKING:
     from etl.formats.format import Format
     from etl.locations.location import Location
+
+
+log = logging.getLogger(__name__)
 
 
 def _unwatched(progress: Progress) -> None:
@@ -90,9 +94,16 @@ class App:
         return list(places(pipeline, self.pipeline(pipeline).spec.load.locations))
 
     def announce(self, waiting: Sequence[Waiting]) -> None:
-        """Have one job made for each waiting file."""
-        if waiting:
+        """Have one job made for each waiting file, if the queue takes them.
+
+        A queue that is away stops nothing (P12): the files wait where they are, and the next scan finds them.
+        """
+        if not waiting:
+            return
+        try:
             self.announcer.announce([self.work(one) for one in waiting])
+        except Unavailable as error:
+            log.warning("%s", error, extra={"event": "not_announced"})
 
     def work(self, waiting: Waiting) -> Work:
         """Give the job that works a waiting file."""
@@ -106,7 +117,7 @@ class App:
                 function="etl.jobs.pull",
                 arguments=arguments,
                 queue=options.queue,
-                timeout=int(options.timeout),
+                timeout=max(1, int(options.timeout)),
             )
         if place.location:
             arguments["location"] = place.location

@@ -159,15 +159,20 @@ def open_regular(path: Path) -> int:
     return descriptor
 
 
-def write(path: Path, data: bytes, point: Point) -> None:
-    """Write one of our own notes: aside, fsynced, renamed over the older one, the folder synced."""
+def write(path: Path, data: bytes, point: Point, *, durable: bool = True) -> None:
+    """Write one of our own notes: aside, fsynced, renamed over the older one, the folder synced.
+
+    With `durable` off it is not synced: a power loss may bring the older one back, or leave an empty file.
+    """
     aside = path.with_name(f".{path.name[:200]}.{os.getpid()}.writing")
     with effect(point):
         with aside.open("wb") as handle:
             handle.write(data)
-            sync(handle)
+            if durable:
+                sync(handle)
         os.replace(aside, path)
-        sync_folder(path.parent)
+        if durable:
+            sync_folder(path.parent)
 
 
 def sync(handle: BinaryIO) -> None:
@@ -332,17 +337,3 @@ def same_file(path: Path, descriptor: int) -> bool:
         return False
     here = os.fstat(descriptor)
     return (there.st_ino, there.st_dev) == (here.st_ino, here.st_dev)
-
-
-# --- processes ---------------------------------------------------------------------------------------------
-
-_PR_SET_PDEATHSIG = 1
-
-
-def die_with_parent(parent: int) -> None:
-    """Have the kernel end this process when its parent ends (Linux), so that no worker outlives its guard."""
-    if sys.platform != "linux":
-        return
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it died between fork and prctl
-        os.kill(os.getpid(), signal.SIGKILL)

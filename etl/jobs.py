@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from etl import app
+from etl.errors import Final
 from etl.files.layout import REQUESTS
 from etl.model import Place, Resolved, Seen, Stage, Waiting
 from etl.stages import run
@@ -35,6 +36,10 @@ def load(*, pipeline: str, name: str, location: str = "", seen: Sequence[int] | 
 
 
 def _work(place: Place, name: str, seen: Sequence[int] | None) -> int:
+    if not all(isinstance(part, str) for part in (place.pipeline, place.location, name)):
+        raise Final(
+            "a job's pipeline, location and name must be text", next="find out who else writes to this Redis"
+        )
     fields = ("inode", "size", "mtime_ns", "ctime_ns")
     facts = Seen(**dict(zip(fields, seen, strict=True))) if seen else None
     outcome = run.perform(app.current(), Waiting(place=place, name=name, seen=facts))

@@ -202,6 +202,8 @@ Outcome = Resolved | Failed | PutOff | Skipped
 class Progress:
     """What a job in hand has done since it last said so; for whoever watches."""
 
+    #: rows read.
     rows: int = 0
+    #: units loaded, over all locations.
     units: int = 0
     held_back: int = 0

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from etl.config import reading
+from etl.files import names
 from etl.files.layout import Layout
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -72,7 +73,8 @@ _STYLES = {"failed": "red", "partial": "yellow", "resolved": "green", "working":
 
 
 def _cell(value: Any, text: Callable[..., Any]) -> Any:
-    shown = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    # a name may hold what moves a cursor or breaks a line
+    shown = f"{value:,}" if type(value) is int else names.printable(str(value))
     return text(shown, style=_STYLES.get(shown, ""))
 
 

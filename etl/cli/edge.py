@@ -5,6 +5,7 @@ No traceback reaches an operator for something an operator caused.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
@@ -16,6 +17,10 @@ from etl.errors import ConfigError, EtlError, Unavailable
 
 def run(arguments: list[str]) -> int:
     """Run one command and give its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # a name this terminal cannot show must not end the command that shows it
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = etl.main(args=arguments, prog_name="etl", standalone_mode=False)
         return code if isinstance(code, int) else 0

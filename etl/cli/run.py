@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import logging
 import time
-from contextlib import ExitStack
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
+from etl.app import App
 from etl.cli import common, progress
 from etl.errors import UnsafeName
-from etl.files import arrivals, deliveries, names
+from etl.files import arrivals, deliveries, names, reasons, survey
 from etl.files.deliveries import Delivery
+from etl.files.layout import REQUESTS
+from etl.model import Place, Stage, Status
 
 
 @click.command("run")
@@ -29,35 +33,59 @@ def command(pipeline: str, files: tuple[Path, ...], inline: bool, json_: bool) -
     # what workers would log is told by the bar and the table here
     logging.getLogger("etl").setLevel(logging.CRITICAL)
     config = common.configuration()
-    config.pipeline(pipeline)
-    from etl.services import foreground, mending
+    paths = _expanded(files)
+    from etl.services import checking, foreground, mending
 
-    begun = time.monotonic()
-    with ExitStack() as stack:
-        hands = stack.enter_context(foreground.hands(config, inline=inline))
+    checking.follow(config, pipeline)
+    started = time.time()
+    with foreground.hands(config, inline=inline) as hands, progress.bar(quiet=json_) as bar:
         app = hands.app
-        bar = stack.enter_context(progress.bar(quiet=json_))
-        ids: set[str] | None = None
-        if files:
-            ids = set()
-            for path in bar.copying(_expanded(files)):
-                waiting = arrivals.deliver(app.layout, pipeline, path)
-                file = names.parse(pipeline, waiting.name)
-                ids.add(file.id if file else "")
-                app.announce([waiting])
-        else:
-            waiting_now = mending.all_waiting(app, pipeline)
-            app.announce(waiting_now)
-            before = {file.id for one in waiting_now if (file := names.parse(pipeline, one.name))}
-            unnamed = any(names.parse(pipeline, one.name) is None for one in waiting_now)
-            touched = (
-                None if unnamed or any(one.place.location == ".requests" for one in waiting_now) else before
-            )
+        ids = _deliver(app, pipeline, bar.copying(paths)) if files else None
+        if ids is None:
+            app.announce(mending.all_waiting(app, pipeline))
         foreground.work_off(hands, pipeline, ids, bar.update)
-        locations = config.pipeline(pipeline).spec.load.locations
-        found = deliveries.of_pipeline(app.layout, pipeline, locations, ids if files else touched)
-        done = bar.done
-    return _report(pipeline, found, time.monotonic() - begun, json_, done.rows)
+    return _report(_worked(app, pipeline, ids, started), bar.done.rows, time.time() - started, json_)
+
+
+def _deliver(app: App, pipeline: str, paths: Iterable[Path]) -> set[str]:
+    """Copy the files in, have each worked at once, and give their ids."""
+    ids = set()
+    for path in paths:
+        waiting = arrivals.deliver(app.layout, pipeline, path)
+        if file := names.parse(pipeline, waiting.name):
+            ids.add(file.id)
+        app.announce([waiting])
+    return ids
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worked:
+    """What a run was about."""
+
+    pipeline: str
+    found: list[Delivery]
+    #: summaries of requests for an extract that failed.
+    refused: list[str]
+
+    @property
+    def code(self) -> int:
+        """Give the exit code: the verdict."""
+        return 1 if self.refused or any(one.verdict != "resolved" for one in self.found) else 0
+
+
+def _worked(app: App, pipeline: str, ids: set[str] | None, started: float) -> Worked:
+    """Give the deliveries of `ids`, or else all of which anything moved since `started`."""
+    found = deliveries.of_pipeline(app.layout, pipeline, app.pipeline(pipeline).spec.load.locations, ids)
+    if ids is None:
+        # file times are a little coarser than clocks
+        found = [one for one in found if deliveries.moved(app.layout, one) >= started - 0.05]
+    requests = Place(pipeline=pipeline, stage=Stage.EXTRACT, location=REQUESTS)
+    refused = [
+        str(reasons.read(app.layout, requests, name).get("summary", name))
+        for name in survey.listing(app.layout, requests, Status.FAILED)
+        if app.layout.file(requests, Status.FAILED, name).lstat().st_mtime >= started - 0.05
+    ]
+    return Worked(pipeline=pipeline, found=found, refused=refused)
 
 
 def _expanded(files: tuple[Path, ...]) -> list[Path]:
@@ -69,18 +97,23 @@ def _expanded(files: tuple[Path, ...]) -> list[Path]:
                 one for one in path.rglob("*") if one.is_file() and not names.never_work(one.name)
             )
         elif path.exists():
+            if names.never_work(path.name):
+                raise UnsafeName(
+                    f"{path.name!r} is a hidden, half-written or temporary name, which is never worked",
+                    next="rename the file; nothing was copied in",
+                )
             paths.append(path)
         else:
             raise UnsafeName(f"there is no file {str(path)!r}", next="check the path; nothing was copied in")
     return paths
 
 
-def _report(pipeline: str, found: list[Delivery], seconds: float, json_: bool, rows: int) -> int:
-    bad = [one for one in found if one.verdict != "resolved"]
+def _report(worked: Worked, rows: int, seconds: float, json_: bool) -> int:
+    found = worked.found
     if json_:
-        facts = {"pipeline": pipeline, "seconds": round(seconds, 3), "files": [summary(one) for one in found]}
-        common.print_json(facts)
-        return 1 if bad else 0
+        facts = {"pipeline": worked.pipeline, "seconds": round(seconds, 3), "refused": worked.refused}
+        common.print_json(facts | {"files": [summary(one) for one in found]})
+        return worked.code
     common.print_table(
         ["file", "id", "rows", "loaded", "held back", "verdict"],
         [[one.note.given, one.note.id, one.rows, loaded(one), one.held_back, one.verdict] for one in found],
@@ -88,9 +121,11 @@ def _report(pipeline: str, found: list[Delivery], seconds: float, json_: bool, r
     )
     rate = f", {rows / seconds:,.0f} rows/s" if rows else ""
     click.echo(f"{common.number(len(found), 'file')} in {seconds:.1f} s{rate}")
-    if bad:
-        click.echo(f"not all is well: see `etl failed {pipeline}`")
-    return 1 if bad else 0
+    for summary_ in worked.refused:
+        click.echo(f"a request failed: {summary_}")
+    if worked.code:
+        click.echo(f"not all is well: see `etl failed {worked.pipeline}`")
+    return worked.code
 
 
 def loaded(one: Delivery) -> str:

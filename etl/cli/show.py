@@ -10,7 +10,7 @@ import click
 
 from etl.cli import common, failed, run, selecting
 from etl.errors import Final
-from etl.files import deliveries, layout, notes, reasons
+from etl.files import deliveries, layout, names, notes, reasons
 from etl.files.deliveries import Delivery
 from etl.model import Status
 
@@ -53,12 +53,11 @@ def _facts(tree: layout.Layout, one: Delivery) -> dict[str, Any]:
 
 def _print(one: Delivery, facts: dict[str, Any]) -> None:
     note = one.note
-    click.echo(f"{note.given}  ({note.id})")
+    click.echo(f"{names.printable(note.given)}  ({note.id})")
     arrived = datetime.fromtimestamp(note.arrived).isoformat(" ", "seconds")
     click.echo(f"  pipeline   {note.pipeline}\n  arrived    {arrived}")
-    click.echo(
-        f"  origin     {note.origin or 'dropped'}\n  bytes      {note.size:,}  sha256 {note.sha256[:16]}…"
-    )
+    click.echo(f"  origin     {names.printable(note.origin) or 'dropped'}")
+    click.echo(f"  bytes      {note.size:,}  sha256 {note.sha256[:16]}…")
     click.echo(
         f"  rows       {one.rows:,} -> {one.units:,} units, loaded {run.loaded(one)}, held back {one.held_back:,}"
     )

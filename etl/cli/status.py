@@ -82,7 +82,9 @@ def _print(facts: dict[str, Any]) -> None:
     heads = ["place", "working (waiting)", *statuses[1:], "oldest"]
     common.print_table(heads, rows, right=heads[1:])
     if ignored := sum(place["ignored"] for place in facts["places"]):
-        click.echo(f"{common.number(ignored, 'file')} ignored (hidden, half-written or temporary names)")
+        click.echo(
+            f"{common.number(ignored, 'file')} ignored (folders; hidden, half-written or temporary names)"
+        )
     if facts["held"]:
         click.echo(f"held because of their configuration: {', '.join(facts['held'])} (see `etl check`)")
     click.echo(_said_of(facts["redis"]))

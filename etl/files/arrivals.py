@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 from etl import disk
 from etl.disk import Point
 from etl.errors import InvalidFile, UnsafeName
-from etl.files import names, notes
+from etl.files import names, notes, outbox
 from etl.files.layout import REQUESTS, Layout
 from etl.model import Place, Stage, Status, Waiting
 
@@ -100,13 +100,10 @@ def deliver(layout: Layout, pipeline: str, path: Path) -> Waiting:
         mtime = os.fstat(stream.fileno()).st_mtime
         file_id = names.new_id(pipeline, time.time_ns() // 1_000_000)
         file = names.christen(path.name, file_id)
-        aside = layout.staging(place) / f"{file}.arriving"
-        try:
-            incoming = Incoming(given=path.name, file_id=file_id, mtime=mtime, origin=str(path))
-            note = copy_in(stream, incoming, pipeline, aside)
-            return _arrive(layout, place, aside, str(file), note)
-        finally:
-            aside.unlink(missing_ok=True)
+        incoming = Incoming(given=path.name, file_id=file_id, mtime=mtime, origin=str(path))
+        with outbox.stage(layout, place, str(file), 0) as staging:
+            note = copy_in(stream, incoming, pipeline, staging.aside())
+            return _arrive(layout, place, staging.aside(), str(file), note)
 
 
 def request(layout: Layout, pipeline: str, wish: Mapping[str, Any]) -> Waiting:
@@ -114,19 +111,20 @@ def request(layout: Layout, pipeline: str, wish: Mapping[str, Any]) -> Waiting:
     place = Place(pipeline=pipeline, stage=Stage.EXTRACT, location=REQUESTS)
     data = json.dumps(wish, indent=1).encode() + b"\n"
     file = names.christen("request.json", names.new_id(pipeline, time.time_ns() // 1_000_000))
-    aside = layout.staging(place) / f"{file}.arriving"
-    disk.write(aside, data, Point.NOTE_REQUEST)
     now = time.time()
-    note = notes.SourceNote(
-        id=file.id,
-        pipeline=pipeline,
-        given="request.json",
-        sha256=disk.sha256(aside),
-        size=len(data),
-        mtime=now,
-        arrived=now,
-    )
-    return _arrive(layout, place, aside, str(file), note)
+    with outbox.stage(layout, place, str(file), 0) as staging:
+        aside = staging.aside()
+        disk.write(aside, data, Point.NOTE_REQUEST)
+        note = notes.SourceNote(
+            id=file.id,
+            pipeline=pipeline,
+            given="request.json",
+            sha256=disk.sha256(aside),
+            size=len(data),
+            mtime=now,
+            arrived=now,
+        )
+        return _arrive(layout, place, aside, str(file), note)
 
 
 def _arrive(layout: Layout, place: Place, aside: Path, name: str, note: notes.SourceNote) -> Waiting:

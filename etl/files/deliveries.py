@@ -6,6 +6,7 @@ Changes nothing; the verdict given here is what the disk says at this moment.
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -67,6 +68,19 @@ def of_pipeline(
                 if ids is None or piece.file.id in ids:
                     pieces[piece.file.id].append(piece)
     return [_delivery(layout, pipeline, file_id, pieces[file_id]) for file_id in sorted(pieces)]
+
+
+def moved(layout: Layout, delivery: Delivery) -> float:
+    """Give the time of the last move of any piece of a delivery."""
+    times = []
+    for piece in delivery.pieces:
+        try:
+            facts = layout.file(piece.place, piece.status, piece.name).lstat()
+            # what may not be opened is moved with its own mtime; every rename sets the ctime
+            times.append(max(facts.st_mtime, facts.st_ctime))
+        except FileNotFoundError:
+            times.append(time.time())  # it is moving right now
+    return max(times, default=0.0)
 
 
 def _pieces(layout: Layout, place: Place, status: Status) -> Iterable[Piece]:

@@ -38,8 +38,8 @@ class Layout:
 
     def file(self, place: Place, status: Status, name: str) -> Path:
         """The path of a file, or raise `UnsafeName` when the name would lead out of its folder."""
-        if not name or "/" in name or "\0" in name or name in (".", ".."):
-            raise UnsafeName(f"{names.printable(name)!r} is not a file name in {place}")
+        if "/" in name or "\0" in name or name in ("", ".", "..") or not names.fits(name):
+            raise UnsafeName(f"{names.printable(name)[:200]!r} is not a file name in {place}")
         return self.status(place, status) / name
 
     def reason(self, place: Place, name: str, status: Status = Status.FAILED) -> Path:

@@ -48,10 +48,14 @@ class Claim:
         """The open file itself: what was claimed, whatever happens to the path."""
         return self.lock.descriptor
 
-    def check_unchanged(self) -> None:
-        """Make sure the path still leads to what was claimed and that nobody wrote to it, or raise `NotClaimed`."""
+    def check_there(self) -> None:
+        """Make sure the path still leads to what was claimed, or raise `Vanished`: it is no longer ours to move."""
         if not disk.same_file(self.path, self.descriptor):
             raise Vanished(f"{self.name!r} was taken out of {self.place}/in_process while it was worked")
+
+    def check_unchanged(self) -> None:
+        """Make sure the path still leads to what was claimed and that nobody wrote to it, or raise `NotClaimed`."""
+        self.check_there()
         now = seen(os.fstat(self.descriptor))
         if (now.size, now.mtime_ns) != (self.seen.size, self.seen.mtime_ns):
             raise NotSettled(f"{self.name!r} in {self.place} changed while it was read")
@@ -76,6 +80,9 @@ def claim(layout: Layout, waiting: Waiting, announce: outbox.Announce) -> Iterat
         if waiting.seen is not None and waiting.seen != seen(facts):
             raise NotSettled(f"{path.name!r} in {place} changed after its job was made")
         file = names.parse(place.pipeline, path.name)
+        if file is not None and os.path.lexists(layout.file(place, Status.IN_PROCESS, path.name)):
+            # asked before anything else of that file is read: its owner may be about to commit
+            raise AlreadyClaimed(f"an older {path.name!r} is still in {place}/in_process")
         if file is None or notes.read_source(layout, place.pipeline, file.id) is None:
             file = arrivals.register(layout, place, path.name, lock.descriptor, file)
         # what an earlier attempt committed comes first: it is never run again
@@ -90,13 +97,16 @@ def _take(waiting: Claim) -> Claim:
     """Move a locked file into `in_process/` with one more attempt in its note."""
     layout, place, name = waiting.layout, waiting.place, str(waiting.file)
     target = layout.file(place, Status.IN_PROCESS, name)
-    if os.path.lexists(target):
-        raise AlreadyClaimed(f"an older {name!r} is still in {place}/in_process")
     mover.put_twins_away(layout, place, name)
     reasons.forget(layout, place, name)
     note = waiting.note.begun()
     notes.write(layout, place, name, note, Point.NOTE_ATTEMPT)
-    disk.move(waiting.path, target, Point.CLAIM)
+    try:
+        disk.move(waiting.path, target, Point.CLAIM)
+    except FileNotFoundError as error:
+        raise Vanished(f"{name!r} was taken out of {place}/working while it was claimed") from error
+    except FileExistsError as error:
+        raise AlreadyClaimed(f"another {name!r} is in {place}/in_process") from error
     return replace(waiting, path=target, note=note, seen=seen(os.fstat(waiting.descriptor)))
 
 
@@ -133,6 +143,7 @@ def _kind(path: Path) -> str:
 
 def fail(claim: Claim, reason: Reason) -> None:
     """Move a claimed file to `failed/`, its reason beside it first."""
+    claim.check_there()
     layout, place, name = claim.layout, claim.place, claim.name
     reasons.write(layout, place, name, replace(reason, attempt=claim.note.attempt))
     note = replace(claim.note, ended=Status.FAILED, said=reason.summary)
@@ -143,6 +154,7 @@ def fail(claim: Claim, reason: Reason) -> None:
 
 def put_off(claim: Claim, reason: Reason, not_before: float) -> None:
     """Move a claimed file back to `working/` to be tried again after `not_before`; its reason says when."""
+    claim.check_there()
     layout, place, name = claim.layout, claim.place, claim.name
     note = replace(claim.note, tries=claim.note.tries + 1, not_before=not_before, said=reason.summary)
     notes.write(layout, place, name, note, Point.NOTE_PUT_OFF)
@@ -194,12 +206,16 @@ def recover(layout: Layout, place: Place, name: str, announce: outbox.Announce) 
     path = layout.file(place, Status.IN_PROCESS, name)
     try:
         lock = disk.lock_regular(path)
-    except FileNotFoundError:
+    except OSError:  # gone meanwhile, or nothing that we ever claimed
         return None
     if lock is None:
         return None
     with lock:
-        if not disk.same_file(path, lock.descriptor) or outbox.finish_pending(layout, place, name, announce):
+        try:
+            outbox.finish_pending(layout, place, name, announce)
+        except AlreadyClaimed:
+            return None
+        if not disk.same_file(path, lock.descriptor):  # resolved, by us or by another who finished it
             return None
         note = _charge_death(layout, place, name)
         if note.deaths >= MOST_DEATHS:

@@ -112,11 +112,22 @@ def printable(text: str) -> str:
 
 
 def _escaped(char: str) -> str:
-    return "".join(f"%{byte:02X}" for byte in char.encode(errors="surrogateescape"))
+    try:
+        return "".join(f"%{byte:02X}" for byte in char.encode(errors="surrogateescape"))
+    except UnicodeEncodeError:  # half a pair, which no file system gave us
+        return f"%{ord(char):04X}"
 
 
 def _cut(text: str, room: int) -> str:
     return text.encode()[:room].decode(errors="ignore")
+
+
+def fits(name: str) -> bool:
+    """Tell whether a file system can hold this name: at most 255 bytes, and text that can be one."""
+    try:
+        return len(name.encode(errors="surrogateescape")) <= 255
+    except UnicodeEncodeError:
+        return False
 
 
 def never_work(name: str) -> bool:

@@ -16,7 +16,7 @@ from etl import disk
 from etl.disk import Point
 from etl.errors import Final
 from etl.files.layout import Layout
-from etl.model import Place, Status
+from etl.model import Place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,9 +68,9 @@ class FileNote:
     lines: tuple[int, ...] = ()
 
     def begun(self) -> FileNote:
-        """The note for one more attempt. A person who moved it back from `failed/` starts the counts anew."""
+        """The note for one more attempt. A person who moved it back from where it rested starts the counts anew."""
         started = replace(self, attempt=self.attempt + 1, ended="", not_before=0.0)
-        return replace(started, tries=0, deaths=0) if self.ended == Status.FAILED else started
+        return replace(started, tries=0, deaths=0) if self.ended else started
 
 
 def read(layout: Layout, place: Place, name: str) -> FileNote:
@@ -80,8 +80,11 @@ def read(layout: Layout, place: Place, name: str) -> FileNote:
 
 
 def write(layout: Layout, place: Place, name: str, note: FileNote, point: Point) -> None:
-    """Write a file's note. The caller holds the file's lock."""
-    disk.write(layout.note(place, name), dump(note), point)
+    """Write a file's note. The caller holds the file's lock.
+
+    What decides about later attempts (recipe, lines) must survive a power loss; counts for people need not.
+    """
+    disk.write(layout.note(place, name), dump(note), point, durable=bool(note.recipe or note.lines))
 
 
 def read_source(layout: Layout, pipeline: str, file_id: str) -> SourceNote | None:
@@ -127,9 +130,13 @@ def _build(kind: type[Note], facts: Mapping[str, Any]) -> Note:
 
 def _load(path: Path) -> dict[str, Any] | None:
     try:
-        facts = json.loads(path.read_bytes())
+        data = path.read_bytes()
     except FileNotFoundError:
         return None
+    if not data:  # what a power loss leaves of a note that was not worth a sync
+        return None
+    try:
+        facts = json.loads(data)
     except ValueError as error:
         raise Final(
             f"the note {path} is damaged: {error}",

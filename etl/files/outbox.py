@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from etl import disk
+from etl import disk, process
 from etl.disk import Point
 from etl.errors import AlreadyClaimed
 from etl.files import mover, notes
@@ -38,13 +39,16 @@ class Child:
 
 @dataclass(slots=True)
 class Staging:
-    """The folder of one attempt, locked by its maker; the lock goes with it through the rename."""
+    """The folder of one attempt, locked by its maker; the lock goes with it through the rename.
+
+    Made when the first thing is put in: most loads publish nothing and need none.
+    """
 
     layout: Layout
     place: Place
     name: str
     folder: Path
-    lock: disk.Lock
+    lock: disk.Lock | None = None
     children: list[Child] = field(default_factory=list)
     #: our own notes, reasons and records, relative to the pipeline's folder; these may replace older ones.
     own: list[str] = field(default_factory=list)
@@ -66,10 +70,25 @@ class Staging:
         with disk.effect(Point.STAGE_CHILD):
             inside.write_bytes(data)
 
+    def aside(self) -> Path:
+        """Give a path for what its maker moves out by itself; what is left of it goes with this folder."""
+        if self.lock is None:
+            self._make()
+        return self.folder / self.name
+
     def _inside(self, target: Path) -> Path:
+        if self.lock is None:
+            self._make()
         inside = self.folder / target.relative_to(self._root)
         inside.parent.mkdir(parents=True, exist_ok=True)
         return inside
+
+    def _make(self) -> None:
+        disk.make_folder(self.folder)
+        with suppress(FileNotFoundError):  # a sweep took it for one whose owner died
+            self.lock = disk.lock_path(self.folder / _LOCK)
+        if self.lock is None or not disk.same_file(self.folder / _LOCK, self.lock.descriptor):
+            raise AlreadyClaimed(f"the staging folder of {self.name!r} in {self.place} is held by another")
 
     @property
     def _root(self) -> Path:
@@ -77,6 +96,14 @@ class Staging:
 
     def commit(self, note: notes.FileNote, announce: Announce) -> None:
         """Commit this attempt and finish it: from here on its children exist, whatever happens."""
+        with process.undisturbed():
+            if self.children or self.own:
+                self._commit(note, announce)
+            else:
+                # nothing to publish, so nothing could be published twice: an attempt that dies here is run again
+                _resolve(self.layout, self.place, self.name, note)
+
+    def _commit(self, note: notes.FileNote, announce: Announce) -> None:
         children = [
             [child.place.stage, child.place.location, child.status, child.name] for child in self.children
         ]
@@ -103,19 +130,16 @@ class Staging:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self.lock is None:
+            return
         if self.folder.parent == self.layout.staging(self.place):  # not committed: nothing of it ever counted
             disk.remove_folder(self.folder, Point.CLEAR_OUTBOX)
         self.lock.release()
 
 
 def stage(layout: Layout, place: Place, name: str, attempt: int) -> Staging:
-    """Make the staging folder of one attempt, locked."""
-    folder = layout.staging(place) / f"{name}.{attempt}"
-    disk.make_folder(folder)
-    lock = disk.lock_path(folder / _LOCK)
-    if lock is None:
-        raise AlreadyClaimed(f"the staging folder of {name!r} in {place} is held by another")
-    return Staging(layout, place, name, folder, lock)
+    """Give one attempt its staging folder."""
+    return Staging(layout, place, name, layout.staging(place) / f"{name}.{attempt}")
 
 
 def pending(layout: Layout, place: Place, name: str | None = None) -> Iterator[tuple[str, Path]]:
@@ -147,6 +171,31 @@ def finish(layout: Layout, place: Place, name: str, folder: Path, announce: Anno
         return True
 
 
+def sweep(layout: Layout, place: Place, announce: Announce) -> None:
+    """Finish every outbox and throw away every staging folder at a place whose owner died."""
+    for name, folder in pending(layout, place):
+        with suppress(AlreadyClaimed):
+            finish(layout, place, name, folder, announce)
+    for folder in layout.staging(place).iterdir():
+        # one that was finished is only to be removed, by whoever sees it
+        if folder.name.startswith("."):
+            disk.remove_folder(folder, Point.CLEAR_OUTBOX)
+        else:
+            _throw_away(folder)
+
+
+def _throw_away(folder: Path) -> None:
+    """Remove a staging folder that nobody has locked: nothing in it ever counted."""
+    try:
+        lock = disk.lock_path(folder / _LOCK)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    if lock is not None:
+        with lock:
+            if disk.same_file(folder / _LOCK, lock.descriptor):
+                disk.remove_folder(folder, Point.CLEAR_OUTBOX)
+
+
 def _finish(layout: Layout, place: Place, name: str, folder: Path, announce: Announce) -> None:
     """Move everything out, announce it, write the note, resolve the parent. Any step may be done already."""
     facts = json.loads((folder / _COMMIT).read_bytes())
@@ -155,17 +204,24 @@ def _finish(layout: Layout, place: Place, name: str, folder: Path, announce: Ann
     _release_children(layout, folder, children)
     with disk.effect(Point.ANNOUNCE):
         announce([_waiting(child) for child in children if _still_waits(layout, child)])
-    notes.write(layout, place, name, notes.from_facts(facts["note"]), Point.NOTE_COMMIT)
+    _resolve(layout, place, name, notes.from_facts(facts["note"]))
+    _clear(layout, place, folder)
+
+
+def _resolve(layout: Layout, place: Place, name: str, note: notes.FileNote) -> None:
+    """Write the note of a committed attempt and resolve the parent, if it still lies in `in_process/`."""
+    notes.write(layout, place, name, note, Point.NOTE_COMMIT)
     claimed = layout.file(place, Status.IN_PROCESS, name)
     if claimed.exists():
         mover.shift(layout, claimed, place, Status.RESOLVED, Point.RESOLVE)
         disk.sync_folder(layout.status(place, Status.RESOLVED))
-    _clear(layout, place, folder)
 
 
 def _clear(layout: Layout, place: Place, folder: Path) -> None:
     """Remove a finished outbox: by one rename first, so that nobody ever meets half of one."""
     finished = layout.staging(place) / f".{folder.name}.finished"
+    if finished.exists():  # left by a death; a folder cannot be renamed over one that is not empty
+        disk.remove_folder(finished, Point.CLEAR_OUTBOX)
     with disk.effect(Point.CLEAR_OUTBOX):
         os.rename(folder, finished)
     disk.remove_folder(finished, Point.CLEAR_OUTBOX)

@@ -7,7 +7,6 @@ for work that has no job or an owner that died.
 from __future__ import annotations
 
 import os
-import stat
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,13 +27,18 @@ class Count:
 
 
 def listing(layout: Layout, place: Place, status: Status) -> list[str]:
-    """Give the names of the files in one status folder, sorted; what is never work is left out."""
-    return sorted(name for name in _names(layout, place, status) if not names.never_work(name))
+    """Give the names of the files in one status folder, sorted; folders and what is never work are left out."""
+    return sorted(name for name, is_work in _names(layout, place, status) if is_work)
 
 
-def _names(layout: Layout, place: Place, status: Status) -> list[str]:
+def _names(layout: Layout, place: Place, status: Status) -> list[tuple[str, bool]]:
+    """Give every name in one status folder and whether it can be work."""
     try:
-        return os.listdir(layout.status(place, status))  # noqa: PTH208 - names are all we want
+        with os.scandir(layout.status(place, status)) as entries:
+            return [
+                (entry.name, not names.never_work(entry.name) and not entry.is_dir(follow_symlinks=False))
+                for entry in entries
+            ]
     except FileNotFoundError:
         return []
 
@@ -43,8 +47,8 @@ def count(layout: Layout, place: Place, status: Status) -> Count:
     """Count one status folder."""
     oldest: float | None = None
     files = ignored = 0
-    for name in _names(layout, place, status):
-        if names.never_work(name):
+    for name, is_work in _names(layout, place, status):
+        if not is_work:
             ignored += not name.endswith(".reason.json")
             continue
         files += 1
@@ -64,17 +68,10 @@ def waiting(layout: Layout, place: Place, *, drops: bool) -> Iterator[tuple[Wait
     """
     for name in listing(layout, place, Status.WORKING):
         file = names.parse(place.pipeline, name)
-        if (file is None and not drops) or stat.S_ISDIR(_mode(layout, place, name)):
+        if file is None and not drops:
             continue
         note = notes.read(layout, place, name) if file else notes.FileNote()
         yield Waiting(place=place, name=name), note.not_before if not note.ended else 0.0
-
-
-def _mode(layout: Layout, place: Place, name: str) -> int:
-    try:
-        return os.lstat(layout.status(place, Status.WORKING) / name).st_mode
-    except FileNotFoundError:
-        return 0
 
 
 def orphans(layout: Layout, place: Place) -> Iterator[str]:

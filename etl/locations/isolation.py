@@ -18,8 +18,6 @@ from etl.model import Trouble
 
 #: this many units may be refused, or this share of them if that is more.
 MOST_BAD, MOST_BAD_SHARE = 100, 0.10
-#: a longer file in which every unit is refused is refused as a whole.
-ALL_BAD = 20
 #: troubles shown when a whole file is refused.
 SHOWN = 10
 
@@ -60,9 +58,12 @@ class Isolation:
         self._seen += len(rows)
 
     def finish(self) -> None:
-        """Accept what is written, or raise `Refused` when not one unit of many was good."""
-        if self._seen > ALL_BAD and not self.written:
-            self._refuse_all()
+        """Accept what is written, or raise `Refused` when not one unit was good.
+
+        Without a key nothing of the file has happened here, so it can be corrected as it is and moved back.
+        """
+        if self.troubles and not self.written:
+            self._refuse_all("every unit is refused")
 
     def _try(self, rows: Rows, writer: Writer) -> answers.Refusal | None:
         try:
@@ -83,12 +84,12 @@ class Isolation:
         if self._total is None:
             self._total = self._count_units()
         if len(self.troubles) > max(MOST_BAD, self._total * MOST_BAD_SHARE):
-            self._refuse_all()
+            self._refuse_all(f"at least {len(self.troubles)} units are refused, too many to hold back")
 
-    def _refuse_all(self) -> NoReturn:
+    def _refuse_all(self, told: str) -> NoReturn:
         first = sorted(self.troubles, key=lambda trouble: trouble.unit or 0)[:SHOWN]
         raise errors.Refused(
-            f"at least {len(self.troubles)} units are refused, too many to hold back: {first[0].cause}",
-            next="Compare the units with the table, correct one of them, then move the file back",
+            f"{told}; first: {first[0].cause}",
+            next="compare the units with the table and correct what differs",
             where=first,
         )

@@ -59,6 +59,12 @@ def findings(connection: redis.Redis, now: Callable[[], float] = time.time) -> l
     return [finding for finding in found if finding]
 
 
+def require_fit(connection: redis.Redis) -> None:
+    """Make sure this Redis does us no harm before work begins, or raise `Unavailable` with what to do."""
+    if problems := findings(connection):
+        raise errors.Unavailable("; ".join(problems), next="See `etl check`")
+
+
 @contextmanager
 def _connect_embedded(data: Path) -> Iterator[redis.Redis]:
     with embedded.serve(data) as socket, open_socket(socket) as connection:

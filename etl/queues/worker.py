@@ -24,7 +24,7 @@ from rq.exceptions import StopRequested
 from rq.timeouts import UnixSignalDeathPenalty
 from rq.worker import SimpleWorker, WorkerStatus
 
-from etl.errors import TimeUp
+from etl.errors import EtlError, TimeUp
 from etl.queues import keys
 from etl.queues.job import JSON, RESULT_TTL, Job, JobQueue
 from etl.queues.queue import Report, Unheard
@@ -140,7 +140,9 @@ class Worker(SimpleWorker):
 
     def handle_exception(self, job: rq.job.Job, *exc_info: Any) -> None:
         """Log what a job let escape; nothing is asked of the job itself, which may be unreadable."""
-        log.error("%s: %s", job.description or job.id, exc_info[1], exc_info=exc_info)
+        # what we refuse ourselves says all there is to say in one line
+        ours = isinstance(exc_info[1], EtlError)
+        log.error("%s: %s", job.description or job.id, exc_info[1], exc_info=None if ours else exc_info)
 
     def _install_signal_handlers(self) -> None:
         signal.signal(signal.SIGINT, self.request_stop)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from etl.app import App
 from etl.config.reading import Config, PipelineConfig
-from etl.errors import EtlError
+from etl.errors import ConfigError, EtlError
 from etl.files.layout import Layout, places
 from etl.model import Status
 from etl.queues.enqueue import InlineAnnouncer
@@ -106,6 +106,16 @@ def _pipeline(config: Config, pipeline: PipelineConfig) -> Iterator[Finding]:
     for location in locations.values():
         yield Finding(about=f"{name}: location {location.name}", problem="; ".join(location.findings()))
         location.close()
+
+
+def follow(config: Config, name: str) -> None:
+    """Raise ConfigError when a pipeline's format, handler or locations cannot be followed; connects to nothing."""
+    pipeline, app = config.pipeline(name), App.open(config, InlineAnnouncer())
+    app.format(name)
+    handlers.load(pipeline)
+    app.locations(name)
+    if problem := _schema(pipeline):
+        raise ConfigError(problem)
 
 
 def _schema(pipeline: PipelineConfig) -> str:

@@ -55,13 +55,16 @@ class Inline:
     progress: Progress = field(default_factory=Progress)
 
     def turn(self) -> None:
-        """Work the oldest job, if there is one."""
-        if work := self.queue.take():
-            # by name, as RQ does it: whoever starts something higher does not import it
-            module, _, function = work.function.rpartition(".")
-            getattr(import_module(module), function)(**work.arguments)
-        else:
-            time.sleep(LOOK_EVERY)
+        """Work the oldest jobs for a moment, or wait for one where there is none."""
+        until = time.monotonic() + LOOK_EVERY
+        while time.monotonic() < until:
+            if work := self.queue.take():
+                # by name, as RQ does it: whoever starts something higher does not import it
+                module, _, function = work.function.rpartition(".")
+                getattr(import_module(module), function)(**work.arguments)
+            else:
+                return time.sleep(LOOK_EVERY / 2)
+        return None
 
     def announced(self) -> set[Identity]:
         """Nothing waits elsewhere."""
@@ -120,6 +123,7 @@ def _inline(config: Config) -> Iterator[Hands]:
 def _with_workers(config: Config) -> Iterator[Hands]:
     """Work with forked workers on the configured Redis."""
     with connection.connect(config.settings.redis, config.data) as client:
+        connection.require_fit(client)
         app = App.open(config, enqueue.RedisAnnouncer(client, layouts.Layout(config.data).data_id()))
         crew = Crew(horses.horse(config, app.queues(), waits_for_away=False), config.settings.workers)
         crew.start()

@@ -44,6 +44,7 @@ def horse(
 def work(config: Config, queues: Sequence[str], count: int, *, burst: bool) -> None:
     """Keep `count` workers on the queues until a signal comes; with `burst`, until the queues are empty."""
     with connection.connect(config.settings.redis, config.data) as client:
+        connection.require_fit(client)
         app = App.open(config, enqueue.RedisAnnouncer(client, layouts.Layout(config.data).data_id()))
         crew = Crew(horse(config, queues or app.queues(), waits_for_away=True, burst=burst), count)
         scan = _Scan(app, client)

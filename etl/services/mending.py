@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 from etl.app import App
-from etl.files import moves, survey
+from etl.files import moves, outbox, survey
 from etl.model import Status, Waiting
 from etl.queues import enqueue
 from etl.queues.queue import Identity
@@ -29,6 +29,7 @@ def mend(app: App, pipeline: str, known: set[Identity], *, drops: bool) -> float
     lost: list[Waiting] = []
     dues: list[float] = []
     for place in app.places(pipeline):
+        outbox.sweep(app.layout, place, app.announce)
         for name in survey.listing(app.layout, place, Status.IN_PROCESS):
             moves.recover(app.layout, place, name, app.announce)
         for waiting, due in survey.waiting(app.layout, place, drops=drops):

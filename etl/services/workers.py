@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from types import FrameType
 
-from etl import disk
+from etl import process
 from etl.model import Progress
 from etl.queues.queue import Report
 
@@ -152,7 +152,7 @@ def _live(start: Callable[[Report], None], slate: Slate, guard: int) -> None:
     code = 1
     try:
         os.setsid()
-        disk.die_with_parent(guard)
+        process.die_with_parent(guard)
         for number in (*_STOP_SIGNALS, signal.SIGALRM, signal.SIGCHLD, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         signal.set_wakeup_fd(-1)

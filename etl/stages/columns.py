@@ -5,7 +5,7 @@ Pure: decides from names alone. Called by transform.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
@@ -37,6 +37,12 @@ class Columns:
 def of_header(header: Sequence[str], spec: Transform) -> Columns:
     """Plan the columns of a table, or raise `InvalidFile` naming what is missing or unknown."""
     field_of = _renamed(header, spec)
+    if twice := _twice(field_of):
+        raise InvalidFile(
+            twice,
+            next="map only one of them in transform.columns, or ask for a file without the other",
+            where=[Trouble(cause=twice)],
+        )
     missing = [field for field in _needed(spec) if field not in field_of.values()]
     if missing:
         raise _missing(missing, header, spec)
@@ -62,6 +68,8 @@ def of_record(record: dict[str, Any], spec: Transform) -> dict[str, Any]:
     if not spec.columns and spec.unknown_columns == "keep":
         return record
     field_of = _renamed(list(record), spec)
+    if twice := _twice(field_of):
+        raise ValueError(twice)
     unknown = [name for name in record if not _known(name, field_of[name], spec)]
     if unknown and spec.unknown_columns == "fail":
         raise ValueError(f"unknown column {', '.join(map(repr, unknown))}")
@@ -77,6 +85,16 @@ def _renamed(header: Collection[str], spec: Transform) -> dict[str, str]:
         if found is not None:
             field_of[found] = field
     return field_of
+
+
+def _twice(field_of: Mapping[str, str]) -> str:
+    """Say which two columns would become one field, so that neither value is lost in silence; "" for none."""
+    first: dict[str, str] = {}
+    for name, field in field_of.items():
+        if field in first:
+            return f"the columns {first[field]!r} and {name!r} would both be {field!r}"
+        first[field] = name
+    return ""
 
 
 def _needed(spec: Transform) -> list[str]:

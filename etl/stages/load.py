@@ -67,10 +67,9 @@ def work(app: App, claim: Claim) -> Resolved:
     with os.fdopen(os.dup(claim.descriptor), "rb") as stream:
         stream.seek(0)
         file = _unit_file(app, claim, stream)
-        total = _validate(file)
         answers = [_ask(location, file) for location in _wanted(app, claim.place)]
         _raise_if_alone(app, claim.place, answers)
-        return _publish(app, claim, file, answers, total)
+        return _publish(app, claim, file, answers)
 
 
 def _wanted(app: App, place: Place) -> list[Location]:
@@ -102,11 +101,6 @@ def _unit_file(app: App, claim: Claim, stream: BinaryIO) -> UnitFile:
     )
 
 
-def _validate(file: UnitFile) -> int:
-    """Count the units, which reads every line: a damaged unit file reaches no location."""
-    return sum(len(block.rows) for block in file.blocks())
-
-
 def _ask(location: Location, file: UnitFile) -> Answer:
     try:
         return Answer(location=location.name, loaded=location.load(file))
@@ -122,9 +116,10 @@ def _raise_if_alone(app: App, place: Place, answers: list[Answer]) -> None:
         raise error
 
 
-def _publish(app: App, claim: Claim, file: UnitFile, answers: list[Answer], total: int) -> Resolved:
+def _publish(app: App, claim: Claim, file: UnitFile, answers: list[Answer]) -> Resolved:
     """Commit this load: copies for those who refused, held-back units, and the note."""
     count = sum(answer.loaded.count for answer in answers if answer.loaded)
+    total = _total(file, answers)
     rejected = [answer for answer in answers if answer.loaded and answer.loaded.rejected]
     refused = [answer for answer in answers if answer.error]
     with outbox.stage(app.layout, claim.place, claim.name, claim.note.attempt) as staging:
@@ -147,6 +142,15 @@ def _publish(app: App, claim: Claim, file: UnitFile, answers: list[Answer], tota
         staging.commit(note, app.announce)
     app.progress(Progress(units=count, held_back=held))
     return Resolved(count=count, said=said, held_back=held, refused=len(refused))
+
+
+def _total(file: UnitFile, answers: list[Answer]) -> int:
+    """Count the file's units: as a location counted them, else by reading."""
+    for answer in answers:
+        loaded = answer.loaded
+        if loaded and not loaded.before and not loaded.superseded:
+            return loaded.count + len(loaded.rejected)
+    return sum(len(block.rows) for block in file.blocks())
 
 
 def _told(answer: Answer, total: int) -> dict[str, Any]:

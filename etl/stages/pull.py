@@ -1,16 +1,16 @@
 """Extract, first half: a request is followed; acceptable files of its sources are copied into `extract/working`.
 
-A pull holds its source's lock. Its outbox carries the copies together with the record of what was pulled, so
-that an unchanged source is pulled once, whatever dies in between; `after` follows the commit.
+A pull holds the lock of its pipeline's sources. Its outbox carries the copies together with the record of what
+was pulled, so that an unchanged source is pulled once, whatever dies in between; `after` follows the commit.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -26,26 +26,31 @@ from etl.stages import endings, sources
 from etl.stages.extract import accepts
 from etl.stages.sources import Found
 
+log = logging.getLogger(__name__)
+
 
 def work(app: App, claim: Claim) -> Resolved:
     """Pull what a request asks for; the count is the number of files pulled, and 0 is fine."""
     wish = _wish(claim)
     pipeline = claim.place.pipeline
-    with ExitStack() as locks:
-        wanted = [_listed(app, locks, pipeline, source) for source in _sources(app, pipeline, wish)]
-        found = sorted((one for listed in wanted for one in listed), key=lambda one: (one.mtime, one.given))
-        accepted = [one for one in found if accepts(app.pipeline(pipeline).spec.extract.accept, one.given)]
+    # one pull at a time: a glob and a path may mean the same file, and two pulls must not take it twice
+    with disk.wait_for_lock(app.layout.pulled(pipeline) / ".lock"):
+        found, refused = _list_all(app, pipeline, wish)
+        patterns = app.pipeline(pipeline).spec.extract.accept
+        # a hidden or half-written name would lie in working/ for ever: it is never work
+        accepted = [one for one in found if accepts(patterns, one.given) and not names.never_work(one.given)]
         fresh = [one for one in accepted if wish.get("again") or not _pulled_before(app, pipeline, one)]
         with outbox.stage(app.layout, claim.place, claim.name, claim.note.attempt) as staging:
-            refused = _copy_all(app, staging, pipeline, fresh)
+            unread = _copy_all(app, staging, pipeline, fresh)
+            pulled = len(fresh) - len(unread)
+            refused += [(one.url, error) for one, error in unread]
             _hold_back(app, claim, staging, wish, refused)
-            pulled = len(fresh) - len(refused)
             said = f"{pulled} pulled, {len(accepted) - len(fresh)} unchanged, {len(found) - len(accepted)} not accepted"
             note = replace(
                 claim.note, ended=Status.RESOLVED, children=pulled, held_back=len(refused), said=said
             )
             staging.commit(note, app.announce)
-        _after(app, pipeline, [one for one in accepted if one not in {error[0] for error in refused}])
+        _after(app, pipeline, accepted)
     return Resolved(count=pulled, said=said, held_back=len(refused))
 
 
@@ -73,11 +78,22 @@ def _sources(app: App, pipeline: str, wish: dict[str, Any]) -> Sequence[Source]:
     return [by_path.get(str(path)) or Source(path=str(path)) for path in wish["sources"]]
 
 
-def _listed(app: App, locks: ExitStack, pipeline: str, source: Source) -> list[Found]:
-    """List a source under its lock, so that two pulls cannot take one file twice."""
-    lock = app.layout.pulled(pipeline) / f"{sources.key(source.path)}.lock"
-    locks.enter_context(disk.wait_for_lock(lock))
-    return sources.listed(source, app.config.root)
+def _list_all(
+    app: App, pipeline: str, wish: dict[str, Any]
+) -> tuple[list[Found], list[tuple[str, EtlError]]]:
+    """List every source, oldest file first; one that is not there stops no other."""
+    found: list[Found] = []
+    refused: list[tuple[str, EtlError]] = []
+    wanted = _sources(app, pipeline, wish)
+    for source in wanted:
+        try:
+            found += sources.listed(source, app.config.root)
+        except Final as error:
+            if len(wanted) == 1:
+                raise
+            refused.append((source.path, error))
+    by_url = {one.url: one for one in found}
+    return sorted(by_url.values(), key=lambda one: (one.mtime, one.given)), refused
 
 
 def _copy_all(
@@ -120,20 +136,20 @@ def _hold_back(
     claim: Claim,
     staging: outbox.Staging,
     wish: dict[str, Any],
-    refused: Sequence[tuple[Found, EtlError]],
+    refused: Sequence[tuple[str, EtlError]],
 ) -> None:
     """Publish a request for what could not be pulled, failed with its reason, so that moving it back tries again."""
     if not refused:
         return
     name = str(claim.file.held_back(".json", claim.file.generation))
-    again = {**wish, "sources": [one.url for one, _ in refused]}
+    again = {**wish, "sources": [url for url, _ in refused]}
     with disk.effect(Point.STAGE_CHILD):
         staging.child(claim.place, Status.FAILED, name).write_bytes(json.dumps(again, indent=1).encode())
     reason = Reason(
         summary=f"{len(refused)} source files could not be pulled; first: {refused[0][1].summary}",
         impact="these files are missing; all others were pulled",
         next=f"put them right, then move {name} from {claim.place}/failed to {claim.place}/working",
-        where=tuple(Trouble(field=one.shown, cause=str(error)) for one, error in refused),
+        where=tuple(Trouble(field=sources.shown(url), cause=str(error)) for url, error in refused),
         cause=refused[0][1].summary,
         attempt=claim.note.attempt,
         about=endings.about(app, claim.place.pipeline),
@@ -162,7 +178,10 @@ def _after(app: App, pipeline: str, pulled: Sequence[Found]) -> None:
             with disk.effect(Point.AFTER):
                 sources.finish(one, app.config.root)
         except OSError as error:
-            raise Final(
-                f"{one.shown} was pulled but could not be taken away: {error}",
-                next="check the permissions of the source folder; the file is not pulled twice",
-            ) from error
+            log.warning(
+                "%s was pulled but could not be taken away: %s. Check the permissions of its folder; it is not "
+                "pulled twice, and the next pull tries again to take it away",
+                one.shown,
+                error,
+                extra={"event": "after_failed"},
+            )

@@ -11,12 +11,25 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from etl import disk, process
 from etl.app import App
 from etl.errors import EtlError, Final, NotClaimed, Retryable, TimeUp, Unavailable, UnsafeName
-from etl.files import moves
+from etl.files import moves, names
 from etl.files.layout import REQUESTS
 from etl.files.moves import Claim
-from etl.model import Failed, Outcome, Place, PutOff, Reason, Resolved, Skipped, Stage, Urgency, Waiting
+from etl.model import (
+    Failed,
+    Outcome,
+    Place,
+    PutOff,
+    Reason,
+    Resolved,
+    Skipped,
+    Stage,
+    Status,
+    Urgency,
+    Waiting,
+)
 from etl.stages import endings, extract, load, pull, transform
 
 log = logging.getLogger("etl.stages")
@@ -27,7 +40,7 @@ Work = Callable[[App, Claim], Resolved]
 def perform(app: App, waiting: Waiting) -> Outcome:
     """Work one waiting file to its end. Never raises for anything the file, its content or a location does."""
     work = _work_of(waiting.place)
-    app.pipeline(waiting.place.pipeline)
+    _check_address(app, waiting)
     try:
         with moves.claim(app.layout, waiting, app.announce) as claim:
             outcome = _ending(app, claim, work)
@@ -39,6 +52,16 @@ def perform(app: App, waiting: Waiting) -> Outcome:
         outcome = Failed(reason=reason)
     _tell(waiting, outcome)
     return outcome
+
+
+def _check_address(app: App, waiting: Waiting) -> None:
+    """Make sure a job names a configured place and a plain file name; whoever writes to Redis may name anything."""
+    if waiting.place not in app.places(waiting.place.pipeline):
+        raise Final(
+            f"a job names {names.printable(str(waiting.place))!r}, which is no place of this configuration",
+            next="nothing was touched; if a location was taken out of the configuration, this is its last echo",
+        )
+    app.layout.file(waiting.place, Status.WORKING, waiting.name)
 
 
 def _work_of(place: Place) -> Work:
@@ -58,6 +81,8 @@ def _ending(app: App, claim: Claim, work: Work) -> Outcome:
     except (Retryable, Unavailable) as error:
         return _try_again(app, claim, error)
     except TimeUp as error:
+        if not disk.same_file(claim.path, claim.descriptor):
+            return Resolved(count=0, said="it was done when its time was up")
         return _fail(claim, endings.timeout(app, place, str(error)))
     except Final as error:
         return _fail(claim, endings.reason(app, place, error))
@@ -73,7 +98,8 @@ def _ending(app: App, claim: Claim, work: Work) -> Outcome:
 
 
 def _fail(claim: Claim, reason: Reason) -> Failed:
-    moves.fail(claim, reason)
+    with process.undisturbed():
+        moves.fail(claim, reason)
     return Failed(reason=reason)
 
 
@@ -89,15 +115,18 @@ def _try_again(app: App, claim: Claim, error: EtlError) -> Failed | PutOff:
     reason = replace(
         reason, urgency=Urgency.INFO, next=f"nothing: it is tried again at {when}. {reason.next}".strip()
     )
-    moves.put_off(claim, reason, not_before)
+    with process.undisturbed():
+        moves.put_off(claim, reason, not_before)
     return PutOff(reason=reason, not_before=not_before)
 
 
 def _tell(waiting: Waiting, outcome: Outcome) -> None:
-    place, name = waiting.place, waiting.name
+    # a name may hold a newline or worse; a log line stays one line
+    place, name = waiting.place, names.printable(waiting.name)
     match outcome:
         case Resolved(count=count, said=said):
-            log.info("%s/%s: resolved, %d %s", place, name, count, said, extra={"event": "file_resolved"})
+            told = f" ({said})" if said else ""
+            log.info("%s/%s: resolved, %d%s", place, name, count, told, extra={"event": "file_resolved"})
         case Failed(reason=reason):
             log.warning("%s/%s: failed: %s", place, name, reason.summary, extra={"event": "file_failed"})
         case PutOff(reason=reason):

@@ -6,6 +6,7 @@ links and without ever blocking on a pipe. Called by `pull`.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
@@ -148,8 +149,9 @@ def opened(one: Found) -> Iterator[BinaryIO]:
     try:
         descriptor = disk.open_regular(Path(one.url))
     except OSError as error:
+        why = "it is a symbolic link" if error.errno == errno.ELOOP else error.strerror
         raise UnsafeName(
-            f"{one.shown!r} cannot be pulled: {error.strerror}",
+            f"{one.shown!r} cannot be pulled: {why}",
             next="only regular files with one link, readable by this user, are pulled",
         ) from error
     with os.fdopen(descriptor, "rb") as stream:

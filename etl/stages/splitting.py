@@ -41,19 +41,14 @@ class Splitter:
         work = self._records if reading.columns is None else self._table(reading.columns)
         for batch in reading.batches():
             lines = self._source_lines(batch)
-            held, made = self.held.count, self.out.units
+            held = self.held.count
             for wrong in batch.wrong:
                 line = lines[wrong.trouble.line or 0]
                 self.held.add(_at(wrong.trouble, line), line, wrong.raw)
             work(batch, lines)
-            self.rows += len(batch.rows) + len(batch.wrong)
-            progress(
-                Progress(
-                    rows=len(batch.rows) + len(batch.wrong),
-                    units=self.out.units - made,
-                    held_back=self.held.count - held,
-                )
-            )
+            read = len(batch.rows) + len(batch.wrong)
+            self.rows += read
+            progress(Progress(rows=read, held_back=self.held.count - held))
 
     def _source_lines(self, batch: Batch) -> dict[int, int] | _Same:
         """Give the line in the source file for each line of this one: lineage tells where a row first stood."""

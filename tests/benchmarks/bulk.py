@@ -72,10 +72,11 @@ def contenders(csv: Path, socket: str, folder: Path) -> list[Contender]:
         direct(bulk_report.COPY, "copy"),
         direct("csv.reader -> copy.write_row", "rows"),
         ours(csv, socket, folder / "etl"),
-        dlt("dlt, Python rows", "rows"),
-        dlt("dlt, arrow, csv, defaults", "plain"),
+        dlt("dlt, Python rows, defaults", "rows_plain"),
+        dlt("dlt, Python rows, tuned", "rows"),
+        dlt("dlt, arrow, csv, defaults", "arrow_plain"),
         dlt("dlt, arrow, csv, tuned", "arrow"),
-        dlt("dlt, arrow, parquet, ADBC", "adbc"),
+        dlt("dlt, arrow, ADBC, tuned", "adbc"),
     ]
 
 

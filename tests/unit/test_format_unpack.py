@@ -57,6 +57,7 @@ def test_gz_members_follow_each_other_with_zeros_at_the_end() -> None:
         (b"a,b\n1,2\n", "not valid gzip"),
         (gzip.compress(b"a,b\n")[:-8] + bytes(8), "damaged"),
     ],
+    ids=["half", "almost whole", "empty", "with a tail", "not gzip", "wrong checksum"],
 )
 def test_a_damaged_gz_is_refused(data: bytes, said: str) -> None:
     with pytest.raises(InvalidFile, match=said) as caught:
@@ -78,7 +79,9 @@ def test_a_gz_bomb_is_stopped_by_its_ratio_in_little_memory() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "packed"), [("x.gz", gzip.compress(bytes(2000))), ("x.zip", zipped(("a", bytes(2000))))]
+    ("name", "packed"),
+    [("x.gz", gzip.compress(bytes(2000))), ("x.zip", zipped(("a", bytes(2000))))],
+    ids=["gz", "zip"],
 )
 def test_the_limit_is_kept(name: str, packed: bytes) -> None:
     assert len(unpacked(name, packed, 2000)) == 2000
@@ -111,6 +114,7 @@ def test_a_name_in_a_zip_leads_nowhere(tmp_path: Path, monkeypatch: pytest.Monke
         (b"", "damaged"),
         (zipped(("a.csv", b"a,b\n" * 100))[:-30], "damaged"),
     ],
+    ids=["two files", "no file", "nested", "lzma", "not a zip", "empty", "cut off"],
 )
 def test_a_zip_that_is_not_one_plain_file_is_refused(data: bytes, said: str) -> None:
     with pytest.raises(InvalidFile, match=said) as caught:

@@ -1,0 +1,213 @@
+"""A worker is killed right before and right after everything it does to a disk or a database.
+
+Then the handler and `units_per_file` change, what died is recovered, and all that waits is worked again: the
+right rows, each once, of one recipe. The list of points comes from the code; one without a case fails here.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from etl.disk import Point
+from etl.files import notes, outbox
+from etl.model import Status
+from tests import road as roads
+from tests.road import Road
+
+ROWS = 50
+#: lines of the source file (the header is line 1) whose row the schema refuses, and whose unit the database does.
+BAD_ROW, BAD_UNIT = 24, 33
+TABLE = """CREATE TABLE books (
+    id INTEGER, price DOUBLE PRECISION CHECK (price >= 0), mark TEXT,
+    _etl_file TEXT, _etl_generation INTEGER, _etl_line INTEGER)"""
+HANDLER = """
+from pathlib import Path
+from etl.errors import Retryable
+
+def to_unit(row):
+    if row["price"] == "later" and not (Path(__file__).parents[2] / "flag").exists():
+        raise Retryable("not yet")
+    return {"id": row["id"], "price": row["price"].replace("later", "1"), "mark": "old"}
+"""
+SQLITE = "sqlite:///warehouse.db"
+
+
+def lines() -> str:
+    prices = {BAD_ROW: "cheap", BAD_UNIT: "-1"}
+    return "id,price\n" + "".join(f"{line},{prices.get(line, line)}\n" for line in range(2, ROWS + 2))
+
+
+def begin(root: Path, url: str = SQLITE) -> Road:
+    """Make a project in which every point lies on the road of what waits."""
+    root.mkdir()
+    source = root / "in"
+    source.mkdir()
+    (source / "books.csv").write_text(lines())
+    road = Road(
+        root,
+        {
+            "extract": {"sources": [{"path": "in", "after": "delete"}], "accept": ["*.csv"]},
+            "transform": {
+                "read": "csv",
+                "handler": "handler:to_unit",
+                "schema": {
+                    "required": ["id", "price"],
+                    "properties": {"id": {"type": "integer"}, "price": {"type": "number"}},
+                },
+                "units_per_file": 10,
+                "retry": {"times": 5, "first": "0s"},
+            },
+            "load": {
+                "locations": {
+                    "warehouse": {"kind": "sql", "url": url, "table": "books", "mode": "append"},
+                    "lake": {"kind": "files", "path": "lake"},
+                }
+            },
+        },
+        handlers={"handler": HANDLER},
+    )
+    road.spec["load"]["locations"]["warehouse"]["lineage"] = True
+    road.write()
+    roads.query(absolute(road, url), TABLE)
+    # one that fails, with an older twin that has to be put away first; one that is put off; the one that is pulled
+    road.drop("broken.csv", "id\n1\n")
+    road.work()
+    failed = road.one("transform", "failed")
+    shutil.copy(failed, road.folder("transform", "working"))
+    road.drop("later.csv", "id,price\n1000,later\n")
+    road.ask()
+    return road
+
+
+def absolute(road: Road, url: str) -> str:
+    return url.replace("sqlite:///", f"sqlite:///{road.root}/")
+
+
+@pytest.fixture(scope="module")
+def beginning(tmp_path_factory: pytest.TempPathFactory) -> Road:
+    return begin(tmp_path_factory.mktemp("beginning") / "project")
+
+
+@pytest.fixture
+def road(beginning: Road, tmp_path: Path) -> Road:
+    return roads.copy_of(beginning, tmp_path / "project")
+
+
+def kill(road: Road, at: str) -> None:
+    """Have a process killed at a point, doing that which passes there."""
+    match Point(at.partition(":")[0]):
+        case Point.NOTE_REQUEST | Point.ARRIVE:
+            killed = road.crash(at, "ask")
+        case Point.DISCARD:
+            name = road.one("transform", "failed").name
+            killed = road.crash(at, "discard", "transform", name)
+        case Point.NOTE_DEATH | Point.RECOVER:
+            road.crash("stage-commit:before")
+            killed = road.crash(at, "mend")
+        case _:
+            killed = road.crash(at)
+    assert killed.returncode == -signal.SIGKILL, f"{at} is on nobody's road: {killed.stderr}"
+
+
+def carry_on(road: Road) -> None:
+    """Change the recipe, let what was put off succeed, recover, and work all that waits."""
+    (road.root / "flag").touch()
+    road.handlers["handler"] = road.handlers["handler"].replace('"old"', '"new"')
+    road.transform(units_per_file=7)
+    road.work()
+    # a pull that died after its commit has not taken the source away; the next one does
+    road.ask()
+    road.work()
+
+
+def committed(road: Road, given: str) -> bool:
+    """Tell whether a file was transformed for good."""
+    place = road.place("transform")
+    found = {path.name for status in Status for path in road.files("transform", status)}
+    found |= {name for name, _ in outbox.pending(road.layout, place)}
+    return any(
+        notes.read(road.layout, place, name).recipe or any(outbox.pending(road.layout, place, name))
+        for name in found
+        if name.startswith(f"{given}~") and "-bad" not in name
+    )
+
+
+def lake(road: Road) -> Iterator[dict[str, object]]:
+    for path in road.root.glob("lake/*.jsonl"):
+        yield from map(json.loads, path.read_text().splitlines())
+
+
+def check(road: Road, url: str, *, books: str, later: str) -> None:
+    """Check that all is there once, from the recipe it has to be, and that nothing is left half done."""
+    good = [line for line in range(2, ROWS + 2) if line != BAD_ROW]
+    loaded = [(line, books) for line in good if line != BAD_UNIT]
+    assert roads.rows(url, "books", "id, mark") == [*loaded, (1000, later)]
+    assert Counter((row["id"], row["mark"]) for row in lake(road)) == Counter(
+        [*((line, books) for line in good), (1000, later)]
+    )
+    wrong_lines = roads.query(url, "SELECT id, _etl_line FROM books WHERE id < 1000 AND id <> _etl_line")
+    assert wrong_lines == []
+    assert road.broken_promises() == []
+    assert sorted(path.name.partition("~")[0] for path in road.files("extract", "resolved")) == [
+        "books",
+        "broken",
+        "later",
+    ]
+    assert list((road.root / "in").iterdir()) == []
+    check_held_back(road, url)
+
+
+def check_held_back(road: Road, url: str) -> None:
+    """Check that what was kept out can be put right and is then there too, once."""
+    rows = [path for path in road.files("transform", "failed") if "-bad" in path.name]
+    units = road.files("load", "warehouse", "failed")
+    assert [road.reason(path)["where"][0]["line"] for path in (*rows, *units)] == [BAD_ROW, BAD_UNIT]
+    rows[0].write_text(rows[0].read_text().replace("cheap", "24"))
+    units[0].write_text(units[0].read_text().replace("-1.0", "33.0").replace("-1,", "33,"))
+    for path in (*rows, *units):
+        road.move_back(path)
+    road.work()
+    found = roads.rows(url, "books", "id, price, _etl_line")
+    assert found[:-1] == [(line, line, line) for line in range(2, ROWS + 2)]
+    assert road.broken_promises() == []
+
+
+def every_case() -> Iterator[str]:
+    for point in Point:
+        yield f"{point}:before"
+        yield f"{point}:after"
+    for point in (Point.STAGE_CHILD, Point.RELEASE_CHILD, Point.CLEAR_OUTBOX):
+        yield from (f"{point}:{when}#{times}" for when in ("before", "after") for times in (3, 6, 12))
+    for point in (Point.COMMIT, Point.ANNOUNCE, Point.CLAIM, Point.RESOLVE, Point.LOCATION_COMMIT):
+        yield from (f"{point}:{when}#{times}" for when in ("before", "after") for times in (2, 5))
+
+
+@pytest.mark.parametrize("at", list(every_case()))
+def test_killed_at_any_point_under_another_recipe_the_rows_are_right(road: Road, at: str) -> None:
+    kill(road, at)
+    books, later = ("old" if committed(road, given) else "new" for given in ("books", "later"))
+
+    carry_on(road)
+
+    check(road, absolute(road, SQLITE), books=books, later=later)
+
+
+@pytest.mark.parametrize("point", ["location-write", "location-commit", "commit", "announce"])
+@pytest.mark.parametrize("when", ["before", "after", "after#5"])
+def test_killed_while_loading_into_postgresql_the_rows_are_right(
+    postgres: str, tmp_path: Path, point: str, when: str
+) -> None:
+    road = begin(tmp_path / "project", postgres)
+    kill(road, f"{point}:{when}")
+    books, later = ("old" if committed(road, given) else "new" for given in ("books", "later"))
+
+    carry_on(road)
+
+    check(road, postgres, books=books, later=later)
