@@ -281,40 +281,30 @@ class Lock:
 
 
 def lock_regular(path: Path) -> Lock | None:
-    """Open and lock a regular file, or return None when another has it. Raises OSError as `open_regular` does."""
-    descriptor = open_regular(path)
+    """Open and lock a regular file, or return None when another has it; raise OSError as `open_regular` does."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
+        return _try_lock(open_regular(path))
     except OSError as error:
-        os.close(descriptor)
         if error.errno != errno.EBADF:
             raise
-        return _lock_for_writing(path)
-    return Lock(descriptor)
-
-
-def _lock_for_writing(path: Path) -> Lock | None:
-    """NFS grants an exclusive lock only on a descriptor that may write."""
-    descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    return Lock(descriptor)
+    # NFS grants an exclusive lock only on a descriptor that may write
+    return _try_lock(os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC))
 
 
 def lock_path(path: Path) -> Lock | None:
     """Lock a lock file of our own, made if need be; None when another has it."""
-    descriptor = _open_lock_file(path)
+    return _try_lock(_open_lock_file(path))
+
+
+def _try_lock(descriptor: int) -> Lock | None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
         return None
+    except OSError:
+        os.close(descriptor)
+        raise
     return Lock(descriptor)
 
 

@@ -9,17 +9,12 @@ from etl.files import moves
 
 
 @click.command("discard")
-@click.argument("files", nargs=-1)
 @selecting.options
 @click.option("--because", required=True, help="Why; kept beside the file.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be moved.")
 @common.as_json
 def command(
-    files: tuple[str, ...],
-    pipeline: str | None,
-    stage: str | None,
-    location: str | None,
-    cause: str | None,
+    wanted: selecting.Wanted,
     because: str,
     dry_run: bool,
     json_: bool,
@@ -28,11 +23,9 @@ def command(
 
     Without FILES one of the options must say which.
     """
-    if not files and not any((pipeline, stage, location, cause)):
-        raise click.UsageError("name files, or choose with --pipeline, --stage, --location or --cause")
     config = common.configuration()
     tree = common.layout(config)
-    found = selecting.narrowed(selecting.failed(config, tree, pipeline), files, stage, location, cause)
+    found = wanted.among(selecting.failed(config, tree, wanted.pipeline))
     moved = []
     for one in found:
         target = None if dry_run else moves.discard(tree, one.place, one.name, because)

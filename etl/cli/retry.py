@@ -15,17 +15,12 @@ from etl.model import Waiting
 
 
 @click.command("retry")
-@click.argument("files", nargs=-1)
 @selecting.options
 @click.option("--dry-run", is_flag=True, help="Only say what would be moved.")
 @click.option("--stagger", metavar="DURATION", help="Wait this long between two files, for example 5s.")
 @common.as_json
 def command(
-    files: tuple[str, ...],
-    pipeline: str | None,
-    stage: str | None,
-    location: str | None,
-    cause: str | None,
+    wanted: selecting.Wanted,
     dry_run: bool,
     stagger: str | None,
     json_: bool,
@@ -34,11 +29,9 @@ def command(
 
     Without FILES one of the options must say which.
     """
-    if not files and not any((pipeline, stage, location, cause)):
-        raise click.UsageError("name files, or choose with --pipeline, --stage, --location or --cause")
     config = common.configuration()
     tree = common.layout(config)
-    found = selecting.narrowed(selecting.failed(config, tree, pipeline), files, stage, location, cause)
+    found = wanted.among(selecting.failed(config, tree, wanted.pipeline))
     if json_:
         common.print_json([{"place": str(one.place), "name": one.name} for one in found])
     if dry_run or not found:

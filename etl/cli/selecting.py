@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, fields
+from functools import wraps
+from typing import Any
 
 import click
 
@@ -15,8 +16,6 @@ from etl.files import layout as layouts
 from etl.files import names, reasons, survey
 from etl.files.layout import Layout
 from etl.model import Place, Status
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,18 +32,55 @@ class FailedFile:
         return str(self.reason.get("summary") or "no reason file lies beside it")
 
 
-def options(function: Function) -> Function:
-    """Give a verb the options that narrow down failed files."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which failed files a command is about."""
+
+    files: tuple[str, ...]
+    pipeline: str | None
+    stage: str | None
+    location: str | None
+    cause: str | None
+
+    def among(self, found: Sequence[FailedFile]) -> list[FailedFile]:
+        """Keep what matches everything that was asked for; a FILE that matches nothing is an error."""
+        for file in self.files:
+            if not any(matches(one.place.pipeline, one.name, file) for one in found):
+                raise Final(f"no failed file matches {file!r}", next="see them with: etl failed")
+        return [one for one in found if self._means(one)]
+
+    def _means(self, one: FailedFile) -> bool:
+        place = one.place
+        return (
+            (not self.files or any(matches(place.pipeline, one.name, file) for file in self.files))
+            and (not self.stage or place.stage == self.stage)
+            and (not self.location or place.location == self.location)
+            and (
+                not self.cause or self.cause.lower() in f"{one.summary} {one.reason.get('cause', '')}".lower()
+            )
+        )
+
+
+def options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a verb FILES and the options that narrow down failed files, handed to it as one `wanted`."""
+
+    @wraps(function)
+    def bundled(**given: Any) -> Any:
+        wanted = Wanted(**{part.name: given.pop(part.name) for part in fields(Wanted)})
+        if not any((wanted.files, wanted.pipeline, wanted.stage, wanted.location, wanted.cause)):
+            raise click.UsageError("name files, or choose with --pipeline, --stage, --location or --cause")
+        return function(wanted=wanted, **given)
+
+    stages = click.Choice(["extract", "transform", "load"])
     for option in (
         click.option("--cause", help="Only those whose summary or cause contains this text."),
         click.option("--location", help="Only this location's."),
-        click.option(
-            "--stage", type=click.Choice(["extract", "transform", "load"]), help="Only this stage's."
-        ),
+        click.option("--stage", type=stages, help="Only this stage's."),
         click.option("--pipeline", "-p", help="Only this pipeline's."),
+        click.argument("files", nargs=-1),
     ):
-        function = option(function)
-    return function
+        bundled = option(bundled)
+    return bundled
 
 
 def failed(config: Config, tree: Layout, pipeline: str | None) -> list[FailedFile]:
@@ -57,27 +93,6 @@ def failed(config: Config, tree: Layout, pipeline: str | None) -> list[FailedFil
                 for file in survey.listing(tree, place, Status.FAILED)
             ]
     return found
-
-
-def narrowed(
-    found: Sequence[FailedFile],
-    files: Sequence[str],
-    stage: str | None,
-    location: str | None,
-    cause: str | None,
-) -> list[FailedFile]:
-    """Keep what matches everything that was asked for; a FILE that matches nothing is an error."""
-    for wanted in files:
-        if not any(matches(one.place.pipeline, one.name, wanted) for one in found):
-            raise Final(f"no failed file matches {wanted!r}", next="see them with: etl failed")
-    return [
-        one
-        for one in found
-        if (not files or any(matches(one.place.pipeline, one.name, wanted) for wanted in files))
-        and (not stage or one.place.stage == stage)
-        and (not location or one.place.location == location)
-        and (not cause or cause.lower() in f"{one.summary} {one.reason.get('cause', '')}".lower())
-    ]
 
 
 def matches(pipeline: str, name: str, wanted: str) -> bool:

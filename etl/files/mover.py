@@ -30,6 +30,20 @@ def shift(layout: Layout, path: Path, place: Place, status: Status, point: Point
             return target
 
 
+def publish(layout: Layout, path: Path, place: Place, status: Status) -> Path:
+    """Move what was just made to where it is to lie and give its new path; a namesake there is the older one."""
+    if status is Status.FAILED:
+        put_twins_away(layout, place, path.name)
+    target = layout.status(place, status) / path.name
+    while True:
+        try:
+            disk.move(path, target, Point.RELEASE_CHILD)
+        except FileExistsError:
+            put_away(layout, place, target)
+        else:
+            return target
+
+
 def put_away(layout: Layout, place: Place, path: Path, why: str = "superseded") -> Path | None:
     """Move a file that is no longer wanted on the road into the archive; None when it is gone already."""
     folder = layout.put_away(place, why)

@@ -10,7 +10,7 @@ import errno
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -107,6 +107,10 @@ def _take(waiting: Claim) -> Claim:
         raise Vanished(f"{name!r} was taken out of {place}/working while it was claimed") from error
     except FileExistsError as error:
         raise AlreadyClaimed(f"another {name!r} is in {place}/in_process") from error
+    if not disk.same_file(target, waiting.descriptor):  # a newer one took its place between lock and rename
+        with suppress(FileNotFoundError):
+            mover.shift(layout, target, place, Status.WORKING, Point.PUT_OFF)
+        raise Vanished(f"{name!r} in {place}/working was replaced while it was claimed")
     return replace(waiting, path=target, note=note, seen=seen(os.fstat(waiting.descriptor)))
 
 
@@ -230,7 +234,8 @@ def _charge_death(layout: Layout, place: Place, name: str) -> notes.FileNote:
     """Charge a death to the attempt that died, once, however often recovery itself is interrupted."""
     note = notes.read(layout, place, name)
     if note.death_charged != note.attempt:
-        note = replace(note, deaths=note.deaths + 1, death_charged=note.attempt)
+        # whatever it noted before it died, it did not come to rest: only a person's move starts the counts anew
+        note = replace(note, deaths=note.deaths + 1, death_charged=note.attempt, ended="")
         notes.write(layout, place, name, note, Point.NOTE_DEATH)
     return note
 

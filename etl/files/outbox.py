@@ -247,7 +247,7 @@ def _release_children(layout: Layout, folder: Path, children: Sequence[Child]) -
     for child in children:
         inside = folder / layout.file(child.place, child.status, child.name).relative_to(root)
         if inside.exists():
-            folders.add(mover.shift(layout, inside, child.place, child.status, Point.RELEASE_CHILD).parent)
+            folders.add(mover.publish(layout, inside, child.place, child.status).parent)
     for parent in folders:
         disk.sync_folder(parent)
 

@@ -79,8 +79,18 @@ class InlineAnnouncer:
 
 def announced(connection: redis.Redis, data_id: str, queue: str = "default") -> set[Identity]:
     """Tell what has a job: one that waits, or one that a living worker has begun."""
+    return queued(connection, data_id, queue) | begun(connection, data_id, queue)
+
+
+def queued(connection: redis.Redis, data_id: str, queue: str = "default") -> set[Identity]:
+    """Tell what has a job that waits."""
     waiting = [keys.text(job_id) for job_id in connection.lrange(keys.queue(data_id, queue), 0, -1)]
-    return set(_identities(connection, waiting + _begun(connection, data_id, queue)))
+    return set(_identities(connection, waiting))
+
+
+def begun(connection: redis.Redis, data_id: str, queue: str = "default") -> set[Identity]:
+    """Tell what has a job that a living worker has begun."""
+    return set(_identities(connection, _begun(connection, data_id, queue)))
 
 
 def _begun(connection: redis.Redis, data_id: str, queue: str) -> list[str]:

@@ -120,7 +120,11 @@ def _publish(app: App, claim: Claim, file: UnitFile, answers: list[Answer]) -> R
     """Commit this load: copies for those who refused, held-back units, and the note."""
     count = sum(answer.loaded.count for answer in answers if answer.loaded)
     total = _total(file, answers)
-    rejected = [answer for answer in answers if answer.loaded and answer.loaded.rejected]
+    rejected = [
+        answer
+        for answer in answers
+        if answer.loaded and answer.loaded.rejected and _is_news(app, claim, answer)
+    ]
     refused = [answer for answer in answers if answer.error]
     with outbox.stage(app.layout, claim.place, claim.name, claim.note.attempt) as staging:
         for answer in rejected:
@@ -142,6 +146,19 @@ def _publish(app: App, claim: Claim, file: UnitFile, answers: list[Answer]) -> R
         staging.commit(note, app.announce)
     app.progress(Progress(units=count, held_back=held))
     return Resolved(count=count, said=said, held_back=held, refused=len(refused))
+
+
+def _is_news(app: App, claim: Claim, answer: Answer) -> bool:
+    """Tell whether what a location rejected is still to be held back: once that has a note, it may be mended by now."""
+    return not app.layout.note(_bad_place(claim, answer), _bad_name(claim)).exists()
+
+
+def _bad_place(claim: Claim, answer: Answer) -> Place:
+    return Place(pipeline=claim.place.pipeline, stage=Stage.LOAD, location=answer.location)
+
+
+def _bad_name(claim: Claim) -> str:
+    return str(claim.file.held_back(".jsonl", claim.file.generation))
 
 
 def _total(file: UnitFile, answers: list[Answer]) -> int:
@@ -182,7 +199,12 @@ def _copy_for(app: App, claim: Claim, staging: outbox.Staging, answer: Answer) -
     # one try is used up; the copy's own attempts go on from there
     not_before = time.time() + endings.delay(options.retry, 0) if waits else 0.0
     note = notes.FileNote(
-        tries=int(waits), not_before=not_before, ended="" if waits else Status.FAILED, said=error.summary
+        # an earlier copy's attempts are not used again
+        attempt=notes.read(app.layout, place, claim.name).attempt,
+        tries=int(waits),
+        not_before=not_before,
+        ended="" if waits else Status.FAILED,
+        said=error.summary,
     )
     staging.add(app.layout.note(place, claim.name), notes.dump(note))
 
@@ -211,8 +233,7 @@ def _hold_back(app: App, claim: Claim, file: UnitFile, staging: outbox.Staging, 
     """Publish the units a location rejected as that location's own `-bad` file."""
     assert answer.loaded is not None
     rejected = answer.loaded.rejected
-    place = Place(pipeline=claim.place.pipeline, stage=Stage.LOAD, location=answer.location)
-    name = str(claim.file.held_back(".jsonl", claim.file.generation))
+    place, name = _bad_place(claim, answer), _bad_name(claim)
     with disk.effect(Point.STAGE_CHILD), staging.child(place, Status.FAILED, name).open("xb") as handle:
         writer = units.UnitWriter(handle, file.recipe)
         for fields, row in _rows_of(file, {trouble.unit for trouble in rejected if trouble.unit is not None}):

@@ -35,6 +35,8 @@ def work(app: App, claim: Claim) -> Resolved:
     pipeline = claim.place.pipeline
     # one pull at a time: a glob and a path may mean the same file, and two pulls must not take it twice
     with disk.wait_for_lock(app.layout.pulled(pipeline) / ".lock"):
+        # what a dead pull committed counts as pulled, though its records still lie in its outbox
+        outbox.sweep(app.layout, claim.place, app.announce)
         found, refused = _list_all(app, pipeline, wish)
         patterns = app.pipeline(pipeline).spec.extract.accept
         # a hidden or half-written name would lie in working/ for ever: it is never work

@@ -43,6 +43,7 @@ def work(app: App, claim: Claim) -> Resolved:
     life = _life(pipeline, claim)
     if life.before:
         said = _said_before(app, claim)
+        claim.check_unchanged()
         with _staging(app, claim) as staging:
             staging.commit(replace(claim.note, ended=Status.RESOLVED, said=said), app.announce)
         return Resolved(count=0, said=said)
@@ -89,9 +90,11 @@ def _said_before(app: App, claim: Claim) -> str:
     for location in app.pipeline(pipeline).spec.load.locations:
         own = replace(load, location=location)
         there = sum(
-            "units" in notes.read(app.layout, place, child).locations.get(location, {})
+            any(
+                "units" in notes.read(app.layout, place, child).locations.get(location, {})
+                for place in (load, own)
+            )
             for child in children
-            for place in (load, own)
         )
         told.append(f"{there} of {note.children} unit files loaded at {location}")
     return f"transformed before; {', '.join(told)}"

@@ -19,7 +19,7 @@ from etl.files.layout import Layout
 from etl.model import Place, Stage, Waiting
 from etl.queues import connection, enqueue, keys
 from etl.queues.job import JSON, Job
-from tests.road import Road, count, query, rows
+from tests.road import Road, count, rows
 
 #: a closed port on this host: nobody answers there.
 NOBODY = "postgresql+psycopg://nobody@127.0.0.1:1/nothing"
@@ -127,12 +127,14 @@ def test_a_location_that_is_down_costs_only_itself_and_a_rename_makes_it_good(
     assert len(copies) == 3
     for copy in copies:
         reason = road.reason(copy)
-        assert "does not answer" in reason["summary"] or "away" in reason["summary"].lower(), reason
+        assert "location 'warehouse'" in reason["summary"]
+        assert "cannot be reached" in reason["summary"]
         assert "load/warehouse/working" in reason["next"]
         assert "other locations are not affected" in reason["impact"]
     assert len(road.files("load", "resolved")) == 3
 
     monkeypatch.setenv("WAREHOUSE", postgres)
+    untouched = (tmp_path / "books.db").read_bytes()
     for copy in copies:
         os.rename(copy, road.folder("load", "warehouse", "working") / copy.name)
     done = road.etl("run", "books")
@@ -140,14 +142,8 @@ def test_a_location_that_is_down_costs_only_itself_and_a_rename_makes_it_good(
     assert (count(postgres, "books"), count(sqlite, "books")) == (1_000, 1_000)
     assert road.files("load", "warehouse", "failed") == []
     assert len(road.files("load", "warehouse", "resolved")) == 3
-    keys_there = query(sqlite, "SELECT count(*) FROM _etl_loads") if _has(sqlite, "_etl_loads") else [(3,)]
-    assert keys_there == [(3,)], "the other location was asked again"
+    assert (tmp_path / "books.db").read_bytes() == untouched
     assert road.broken_promises() == []
-
-
-def _has(url: str, table: str) -> bool:
-    found = query(url, "SELECT name FROM sqlite_master WHERE type = 'table'")
-    return (table,) in found
 
 
 # --- two files of one name ---------------------------------------------------------------------------------
@@ -243,9 +239,7 @@ def test_a_file_that_kills_its_worker_three_times_is_given_up_and_the_others_are
     url = f"sqlite:///{tmp_path / 'books.db'}"
     code = "import os\ndef to_unit(row):\n    return os._exit(0) if row['isbn'] == '666' else row\n"
     road = Road(tmp_path, spec({"lite": sql(url)}, handler="evil:to_unit"), handlers={"evil": code})
-    done = road.etl(
-        "run", "books", put(road, "bad.csv", csv_of(1, 666)), put(road, "good.csv", csv_of(10))
-    )
+    done = road.etl("run", "books", put(road, "bad.csv", csv_of(1, 666)), put(road, "good.csv", csv_of(10)))
     assert done.returncode == 1, done.stdout + done.stderr
     failed = road.one("transform", "failed")
     assert failed.name.startswith("bad~")
