@@ -6,6 +6,8 @@ Tables fit 80 columns; colour appears on a terminal only.
 from __future__ import annotations
 
 import json
+import shutil
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -67,6 +69,15 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, right:
     for row in rows:
         table.add_row(*(_cell(value, Text) for value in row))
     console.print(table)
+
+
+def print_wrapped(text: str, *, indent: int) -> None:
+    """Print a sentence in lines that fit the terminal."""
+    width = shutil.get_terminal_size((80, 24)).columns
+    # names and paths stay whole, so that they can be copied
+    lines = textwrap.wrap(text, max(40, width - indent), break_long_words=False, break_on_hyphens=False)
+    for line in lines or [""]:
+        click.echo(" " * indent + line)
 
 
 _STYLES = {"failed": "red", "partial": "yellow", "resolved": "green", "working": "cyan", "in_process": "cyan"}

@@ -29,13 +29,13 @@ def command(pipeline: str | None, group: bool, json_: bool) -> None:
     else:
         for one in found:
             click.echo(f"{one.place}/failed/{one.name}")
-            click.echo(f"    {one.summary}")
+            common.print_wrapped(one.summary, indent=4)
             for trouble in one.reason.get("where", [])[:3]:
                 click.echo(f"      {told(trouble)}")
             if (more := len(one.reason.get("where", [])) - 3) > 0:
                 click.echo(f"      … and {more} more")
             if one.reason.get("next"):
-                click.echo(f"    next: {one.reason['next']}")
+                common.print_wrapped(f"next: {one.reason['next']}", indent=4)
 
 
 def told(trouble: dict[str, object]) -> str:

@@ -32,7 +32,7 @@ def command(pipeline: str | None, today: bool, json_: bool) -> None:
     rows = [
         [
             one.note.given,
-            one.note.id,
+            one.note.id[:11],
             _when(one.note.arrived),
             one.rows,
             run.loaded(one),

@@ -116,7 +116,10 @@ def _report(worked: Worked, rows: int, seconds: float, json_: bool) -> int:
         return worked.code
     common.print_table(
         ["file", "id", "rows", "loaded", "held back", "verdict"],
-        [[one.note.given, one.note.id, one.rows, loaded(one), one.held_back, one.verdict] for one in found],
+        [
+            [one.note.given, one.note.id[:11], one.rows, loaded(one), one.held_back, one.verdict]
+            for one in found
+        ],
         right=["rows", "loaded", "held back"],
     )
     rate = f", {rows / seconds:,.0f} rows/s" if rows else ""

@@ -69,9 +69,9 @@ def _print(one: Delivery, facts: dict[str, Any]) -> None:
             continue
         click.echo(f"  {told['path']}")
         if told["reason"]:
-            click.echo(f"    {told['reason'].get('summary', '')}")
+            common.print_wrapped(str(told["reason"].get("summary", "")), indent=4)
             for trouble in told["reason"].get("where", [])[:10]:
                 click.echo(f"      {failed.told(trouble)}")
-            click.echo(f"    next: {told['reason'].get('next', '')}")
+            common.print_wrapped(f"next: {told['reason'].get('next', '')}", indent=4)
     if resolved:
         click.echo(f"  and {common.number(resolved, 'unit file')} resolved")

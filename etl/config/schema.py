@@ -115,6 +115,12 @@ class Source(Strict):
     path: str = Field(min_length=1, repr=False)
     after: After = "leave"
 
+    @model_validator(mode="after")
+    def _only_local_files_are_moved(self) -> Source:
+        if isinstance(self.after, MoveTo) and "://" in self.path and not self.path.startswith("file://"):
+            raise ValueError("`after: {move: DIR}` is for local paths; for a URL write leave or delete")
+        return self
+
 
 class StageOptions(Strict):
     """What any stage may say about how its jobs run."""

@@ -40,6 +40,9 @@ class Delivery:
     loaded: Mapping[str, int] = field(default_factory=dict)
     said: str = ""
 
+    #: what an operator took out of the road for good.
+    discarded: Sequence[str] = ()
+
     @property
     def verdict(self) -> str:
         """How it ended so far: working, failed, partial or resolved."""
@@ -48,12 +51,9 @@ class Delivery:
             return "working"
         failed = [piece for piece in self.pieces if piece.status is Status.FAILED]
         if not failed:
-            return "resolved"
-        return (
-            "failed"
-            if any(piece.file.is_source for piece in failed) and not any(self.loaded.values())
-            else "partial"
-        )
+            return "partial" if self.discarded else "resolved"
+        source_failed = any(piece.file.is_source for piece in failed)
+        return "failed" if source_failed and not any(self.loaded.values()) else "partial"
 
 
 def of_pipeline(
@@ -101,14 +101,17 @@ def _delivery(layout: Layout, pipeline: str, file_id: str, pieces: Sequence[Piec
         arrived=names.milliseconds(file_id) / 1000,
     )
     transformed = _source_note(layout, pieces)
+    # what an older generation left behind can change nothing any more
+    pieces = [one for one in pieces if one.file.is_source or one.file.generation >= transformed.generation]
     return Delivery(
         note=note,
         pieces=pieces,
         rows=transformed.rows,
         units=transformed.units,
         held_back=_held_back(layout, pieces),
-        loaded=_loaded(layout, pieces, transformed.generation),
+        loaded=_loaded(layout, pieces),
         said=transformed.said,
+        discarded=notes.read_discarded(layout, pipeline, file_id),
     )
 
 
@@ -128,11 +131,11 @@ def _held_back(layout: Layout, pieces: Sequence[Piece]) -> int:
     return held
 
 
-def _loaded(layout: Layout, pieces: Sequence[Piece], generation: int) -> dict[str, int]:
-    """Sum the units at each location over the unit files of the current generation."""
+def _loaded(layout: Layout, pieces: Sequence[Piece]) -> dict[str, int]:
+    """Sum the units at each location over the unit files."""
     loaded: dict[str, int] = defaultdict(int)
     for piece in pieces:
-        if piece.place.stage is not Stage.LOAD or piece.file.generation != max(generation, 1):
+        if piece.place.stage is not Stage.LOAD:
             continue
         for location, told in notes.read(layout, piece.place, piece.name).locations.items():
             loaded[location] += int(told.get("units", 0))

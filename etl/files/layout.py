@@ -56,6 +56,10 @@ class Layout:
         """The note of a source file: made once."""
         return self.data / pipeline / ".notes" / f"{file_id}.json"
 
+    def discarded(self, pipeline: str, file_id: str) -> Path:
+        """What of a source file an operator discarded; there once something was."""
+        return self.data / pipeline / ".notes" / f"{file_id}.discarded.json"
+
     def staging(self, place: Place) -> Path:
         """Where an attempt prepares what it will publish."""
         return self.folder(place) / ".staging"

@@ -195,12 +195,14 @@ def discard(layout: Layout, place: Place, name: str, because: str) -> Path:
     """Move a failed file to `archive/discarded/` with its reason and the operator's."""
     reason = reasons.read(layout, place, name) | {"discarded": because}
     path = layout.file(place, Status.FAILED, name)
-    if not path.exists():
+    if not os.path.lexists(path):
         raise Vanished(f"{name!r} is not in {place}/failed")
     target = mover.put_away(layout, place, path, "discarded")
     if target is None:
         raise Vanished(f"{name!r} is no longer in {place}/failed")
     disk.write(target.with_name(f"{target.name}.reason.json"), notes.dump(reason), Point.DISCARD)
+    if file := names.parse(place.pipeline, name):
+        notes.add_discarded(layout, place, file.id, name)
     reasons.forget(layout, place, name)
     return target
 

@@ -98,6 +98,17 @@ def write_source(layout: Layout, note: SourceNote) -> None:
     disk.write(layout.source_note(note.pipeline, note.id), dump(note), Point.NOTE_SOURCE)
 
 
+def read_discarded(layout: Layout, pipeline: str, file_id: str) -> list[str]:
+    """Give what of a source file was discarded, as `place/name`."""
+    return list((_load(layout.discarded(pipeline, file_id)) or {}).get("discarded", ()))
+
+
+def add_discarded(layout: Layout, place: Place, file_id: str, name: str) -> None:
+    """Remember that a piece of a source file was discarded: its delivery will never be whole."""
+    told = {"discarded": [*read_discarded(layout, place.pipeline, file_id), f"{place}/{name}"]}
+    disk.write(layout.discarded(place.pipeline, file_id), dump(told), Point.DISCARD)
+
+
 def dump(note: SourceNote | FileNote | Mapping[str, Any]) -> bytes:
     """Give a note as the bytes that are stored: JSON a person can read; what says nothing is left out."""
     facts = note if isinstance(note, Mapping) else asdict(note)

@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 from etl.app import App
-from etl.files import moves, outbox, survey
+from etl.files import moves, names, outbox, survey
 from etl.model import Status, Waiting
 from etl.queues import enqueue
 from etl.queues.queue import Identity
@@ -18,7 +18,17 @@ from etl.queues.queue import Identity
 
 def announced(client: Any, app: App) -> set[Identity]:
     """Tell which work has a job, in any queue."""
-    return set().union(*(enqueue.announced(client, app.data_id, queue) for queue in app.queues()))
+    known: set[Identity] = set()
+    for queue in app.queues():
+        known |= enqueue.queued(client, app.data_id, queue)
+        # a drop gets its id as its job begins: what lies under its old name by then is another file
+        known |= {one for one in enqueue.begun(client, app.data_id, queue) if _has_id(one)}
+    return known
+
+
+def _has_id(identity: Identity) -> bool:
+    _, pipeline, _, name = identity
+    return names.parse(pipeline, name) is not None
 
 
 def mend(app: App, pipeline: str, known: set[Identity], *, drops: bool) -> float:

@@ -174,7 +174,6 @@ def _explain_held_back(app: App, claim: Claim, splitter: Splitter, life: Life) -
 
 
 def _note(claim: Claim, life: Life, splitter: Splitter) -> notes.FileNote:
-    held = splitter.held.count
     return replace(
         claim.note,
         ended=Status.RESOLVED,
@@ -183,8 +182,8 @@ def _note(claim: Claim, life: Life, splitter: Splitter) -> notes.FileNote:
         children=splitter.out.files,
         rows=splitter.rows,
         units=splitter.out.units,
-        held_back=held,
-        said=f"{held:,} rows held back" if held else "",
+        held_back=splitter.held.count,
+        said="",
     )
 
 
