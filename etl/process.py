@@ -1,6 +1,6 @@
-"""What the kernel does for our processes: a time limit held off during a commit, a child that ends with its parent.
+"""What the kernel does for our processes: time limits, and a child that ends with its parent.
 
-Standard library only, like the rest of the bottom row. Used by the stages, the outbox and the workers' guard.
+Standard library only, like the rest of the bottom row. Used by the outbox, the stages and the services.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
+
+from etl.errors import TimeUp
 
 _PR_SET_PDEATHSIG = 1
 
@@ -23,6 +26,22 @@ def undisturbed() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def time_limit(seconds: int) -> Iterator[None]:
+    """Raise `TimeUp` inside when `seconds` have passed."""
+
+    def strike(number: int, frame: FrameType | None) -> None:
+        raise TimeUp(f"the time limit of {seconds} seconds has passed")
+
+    before = signal.signal(signal.SIGALRM, strike)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def die_with_parent(parent: int) -> None:

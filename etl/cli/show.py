@@ -43,7 +43,7 @@ def _facts(tree: layout.Layout, one: Delivery) -> dict[str, Any]:
     pieces = [
         {
             "path": f"{piece.place}/{piece.status}/{piece.name}",
-            "attempt": notes.read(tree, piece.place, piece.name).attempt,
+            "attempt": notes.glance(tree, piece.place, piece.name).attempt,
             "reason": reasons.read(tree, piece.place, piece.name, piece.status),
         }
         for piece in one.pieces

@@ -118,7 +118,7 @@ def _delivery(layout: Layout, pipeline: str, file_id: str, pieces: Sequence[Piec
 def _source_note(layout: Layout, pieces: Sequence[Piece]) -> notes.FileNote:
     for piece in pieces:
         if piece.file.is_source and piece.place.stage is Stage.TRANSFORM:
-            return notes.read(layout, piece.place, piece.name)
+            return notes.glance(layout, piece.place, piece.name)
     return notes.FileNote()
 
 
@@ -127,7 +127,7 @@ def _held_back(layout: Layout, pieces: Sequence[Piece]) -> int:
     held = 0
     for piece in pieces:
         if piece.file.is_held_back and piece.status is Status.FAILED:
-            held += notes.read(layout, piece.place, piece.name).rows
+            held += notes.glance(layout, piece.place, piece.name).rows
     return held
 
 
@@ -137,6 +137,6 @@ def _loaded(layout: Layout, pieces: Sequence[Piece]) -> dict[str, int]:
     for piece in pieces:
         if piece.place.stage is not Stage.LOAD:
             continue
-        for location, told in notes.read(layout, piece.place, piece.name).locations.items():
+        for location, told in notes.glance(layout, piece.place, piece.name).locations.items():
             loaded[location] += int(told.get("units", 0))
     return dict(loaded)

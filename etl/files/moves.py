@@ -212,8 +212,13 @@ def recover(layout: Layout, place: Place, name: str, announce: outbox.Announce) 
     path = layout.file(place, Status.IN_PROCESS, name)
     try:
         lock = disk.lock_regular(path)
-    except OSError:  # gone meanwhile, or nothing that we ever claimed
+    except FileNotFoundError:
         return None
+    except (
+        OSError
+    ):  # a link or a pipe: nothing that we ever claimed, and the claim will refuse it with a reason
+        mover.shift(layout, path, place, Status.WORKING, Point.RECOVER)
+        return Waiting(place=place, name=name)
     if lock is None:
         return None
     with lock:
@@ -234,7 +239,7 @@ def recover(layout: Layout, place: Place, name: str, announce: outbox.Announce) 
 
 def _charge_death(layout: Layout, place: Place, name: str) -> notes.FileNote:
     """Charge a death to the attempt that died, once, however often recovery itself is interrupted."""
-    note = notes.read(layout, place, name)
+    note = notes.glance(layout, place, name)
     if note.death_charged != note.attempt:
         # whatever it noted before it died, it did not come to rest: only a person's move starts the counts anew
         note = replace(note, deaths=note.deaths + 1, death_charged=note.attempt, ended="")

@@ -79,6 +79,14 @@ def read(layout: Layout, place: Place, name: str) -> FileNote:
     return FileNote() if facts is None else from_facts(facts)
 
 
+def glance(layout: Layout, place: Place, name: str) -> FileNote:
+    """Read a file's note for a view: a damaged one says nothing, and the claim of its file says why."""
+    try:
+        return read(layout, place, name)
+    except Final:
+        return FileNote()
+
+
 def write(layout: Layout, place: Place, name: str, note: FileNote, point: Point) -> None:
     """Write a file's note. The caller holds the file's lock.
 

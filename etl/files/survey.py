@@ -70,7 +70,7 @@ def waiting(layout: Layout, place: Place, *, drops: bool) -> Iterator[tuple[Wait
         file = names.parse(place.pipeline, name)
         if file is None and not drops:
             continue
-        note = notes.read(layout, place, name) if file else notes.FileNote()
+        note = notes.glance(layout, place, name) if file else notes.FileNote()
         yield Waiting(place=place, name=name), note.not_before if not note.ended else 0.0
 
 

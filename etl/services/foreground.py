@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import Protocol
 
 from etl import app as apps
+from etl import process
 from etl.app import App
 from etl.config.reading import Config
 from etl.files import layout as layouts
@@ -61,7 +62,8 @@ class Inline:
             if work := self.queue.take():
                 # by name, as RQ does it: whoever starts something higher does not import it
                 module, _, function = work.function.rpartition(".")
-                getattr(import_module(module), function)(**work.arguments)
+                with process.time_limit(work.timeout):
+                    getattr(import_module(module), function)(**work.arguments)
             else:
                 return time.sleep(LOOK_EVERY / 2)
         return None

@@ -139,7 +139,7 @@ def _wrong(pipeline: PipelineConfig, message: str) -> ConfigError:
     return pipeline.origin.error(("transform", "handler"), message)
 
 
-def trouble(error: Exception, path: str = "") -> str:
+def trouble(error: BaseException) -> str:
     """Say in one line what a handler's exception means for its row."""
     if isinstance(error, HandlerTrouble):
         return str(error)

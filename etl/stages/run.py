@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from etl import disk, process
 from etl.app import App
-from etl.errors import EtlError, Final, NotClaimed, Retryable, TimeUp, Unavailable, UnsafeName
+from etl.errors import EtlError, Final, NotClaimed, Retryable, TimeUp, Unavailable
 from etl.files import moves, names
 from etl.files.layout import REQUESTS
 from etl.files.moves import Claim
@@ -46,7 +46,7 @@ def perform(app: App, waiting: Waiting) -> Outcome:
             outcome = _ending(app, claim, work)
     except NotClaimed as why:
         outcome = Skipped(why=str(why))
-    except UnsafeName as error:
+    except Final as error:  # it cannot even be claimed: a link, a pipe, a damaged note
         reason = endings.reason(app, waiting.place, error)
         moves.refuse(app.layout, waiting, reason)
         outcome = Failed(reason=reason)

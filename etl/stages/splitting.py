@@ -110,7 +110,7 @@ class Splitter:
             raise
         except handlers.DECIDES:
             raise
-        except Exception as error:  # the edge: whatever user code raises is this row's trouble
+        except (Exception, SystemExit) as error:  # the edge: whatever user code raises is this row's trouble
             cause = handlers.trouble(error)
             if self.redact:
                 cause = f"{type(error).__name__} (not shown: the pipeline redacts fields)"
