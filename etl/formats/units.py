@@ -7,7 +7,7 @@ source line, then its values in that order. Written and read in a stream; never 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, BinaryIO
 
@@ -18,6 +18,8 @@ from etl.model import Block, Trouble
 
 #: bytes of unit file that become one block, roughly.
 BLOCK = 2 << 20
+#: rows encoded together.
+AT_ONCE = 1000
 
 
 class UnitWriter:
@@ -30,29 +32,20 @@ class UnitWriter:
         self._recipe = recipe
         self.count = 0
 
-    def write(self, fields: tuple[str, ...], rows: Iterable[Sequence[Any]]) -> None:
-        """Write rows of `[line, *values]`, or raise ValueError for a value that JSON cannot say.
-
-        The rows before the refused one are written and counted. An iterator can be handed in again to go on
-        with the rows after it.
-        """
-        write = self._handle.write
+    def write(self, fields: tuple[str, ...], rows: Sequence[Sequence[Any]]) -> None:
+        """Write rows of `[line, *values]`, or raise ValueError for a value that JSON cannot say."""
         if fields != self._fields:
-            write(_fields_line(fields, self._recipe if self._fields is None else ""))
+            self._handle.write(_fields_line(fields, self._recipe if self._fields is None else ""))
             self._fields = fields
-        count = 0
-        try:
-            # each line is written at once: kept in a list, every one of them holds on to a large buffer
-            for row in rows:
-                write(_line(row))
-                count += 1
-        finally:
-            self.count += count
+        for start in range(0, len(rows), AT_ONCE):
+            part = rows[start : start + AT_ONCE]
+            self._handle.write(_lines(part))
+            self.count += len(part)
 
 
-def encode_rows(fields: tuple[str, ...], rows: Iterable[Sequence[Any]]) -> bytes:
-    """Give a whole small unit file, or raise ValueError as `UnitWriter.write` does."""
-    return _fields_line(fields) + b"".join(map(_line, rows))
+def check(unit: Mapping[str, Any]) -> None:
+    """Make sure that a unit can be written, or raise ValueError as `UnitWriter.write` does."""
+    _line(tuple(unit.values()))
 
 
 def read_recipe(handle: BinaryIO) -> str:
@@ -132,19 +125,26 @@ def _fields_line(fields: tuple[str, ...], recipe: str = "") -> bytes:
     return orjson.dumps(said, option=orjson.OPT_APPEND_NEWLINE)
 
 
-def _line(
-    row: Sequence[Any],
-    # bound here because this runs for every unit
-    dumps: Any = orjson.dumps,
-    options: int = orjson.OPT_APPEND_NEWLINE | orjson.OPT_PASSTHROUGH_DATACLASS,
-) -> bytes:
-    try:
-        line: bytes = dumps(row, _said_otherwise, options)
-    except TypeError as error:
-        raise ValueError(f"cannot be written as JSON: {error.__cause__ or error}") from error
+def _lines(rows: Sequence[Sequence[Any]]) -> bytes:
+    """Give one line per row. In one go where no value holds what separates rows: half the time of one by one."""
+    whole = _dumped(rows)
+    if whole.count(b"],[") == len(rows) - 1 and b"null" not in whole:
+        return whole[1:-1].replace(b"],[", b"]\n[") + b"\n"
+    return b"\n".join(map(_line, rows)) + b"\n"
+
+
+def _line(row: Sequence[Any]) -> bytes:
+    line = _dumped(row)
     if b"null" in line and not _finite(row):
         raise ValueError("cannot be written as JSON: not a finite number")
     return line
+
+
+def _dumped(value: Sequence[Any]) -> bytes:
+    try:
+        return orjson.dumps(value, _said_otherwise, orjson.OPT_PASSTHROUGH_DATACLASS)
+    except TypeError as error:
+        raise ValueError(f"cannot be written as JSON: {error.__cause__ or error}") from error
 
 
 def _said_otherwise(value: Any) -> str:

@@ -105,7 +105,7 @@ class Splitter:
             made = [row] if self.handler is None else list(handlers.units(self.handler, row, self.file))
             checked = [self.schema.unit(unit, line) for unit in made]
             for unit in checked:
-                units.encode_rows(tuple(unit), [[line, *unit.values()]])
+                units.check(unit)
         except UnitTroubles:
             raise
         except handlers.DECIDES:
