@@ -16,7 +16,7 @@ import signal
 import stat
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
@@ -238,7 +238,9 @@ def move(source: Path, target: Path, point: Point, *, touch: bool = True) -> Non
     with effect(point):
         rename(source, target)
         if touch:
-            os.utime(target, follow_symlinks=False)
+            # another user's file may be moved where the folder allows it, but not touched
+            with suppress(PermissionError):
+                os.utime(target, follow_symlinks=False)
 
 
 # --- locks -------------------------------------------------------------------------------------------------

@@ -119,6 +119,11 @@ def _lock_waiting(path: Path, place: Place) -> disk.Lock:
         lock = disk.lock_regular(path)
     except FileNotFoundError as error:
         raise Vanished(f"{path.name!r} is no longer in {place}/working") from error
+    except PermissionError as error:
+        raise UnsafeName(
+            f"{names.printable(path.name)!r} in {place} may not be read by this user",
+            next=f"allow reading it (chmod), then move it from {place}/failed to {place}/working",
+        ) from error
     except OSError as error:
         if error.errno in (errno.EINVAL, errno.ELOOP, errno.ENXIO, errno.ENODEV):
             raise UnsafeName(
@@ -173,15 +178,29 @@ def give_back(claim: Claim) -> None:
 
 
 def refuse(layout: Layout, waiting: Waiting, reason: Reason) -> str:
-    """Move something that may not be opened (a link, a pipe) to `failed/` under an id, and give its name there."""
+    """Move something that may not be opened (a link, a pipe) to `failed/` under an id, and give its name there.
+
+    Raise `Vanished` when another did so, or a person took it away.
+    """
     place = waiting.place
     path = layout.file(place, Status.WORKING, waiting.name)
+    if not os.path.lexists(path):
+        raise Vanished(f"{path.name!r} is no longer in {place}/working")
     file = names.parse(place.pipeline, path.name) or arrivals.register_unread(layout, place, path)
     target = layout.file(place, Status.FAILED, str(file))
     reasons.write(layout, place, target.name, reason)
-    # not through the mover's touch: setting times would follow nothing here, but a FIFO or device stays as it is
-    disk.move(path, target, Point.FAIL, touch=False)
-    return target.name
+    while True:
+        try:
+            # not touched: a FIFO or device stays as it is
+            disk.move(path, target, Point.FAIL, touch=False)
+        except FileExistsError:
+            mover.put_away(layout, place, target)
+        except FileNotFoundError as error:
+            if not os.path.lexists(target):
+                reasons.forget(layout, place, target.name)
+            raise Vanished(f"{path.name!r} was taken out of {place}/working") from error
+        else:
+            return target.name
 
 
 def retry(layout: Layout, place: Place, name: str) -> Waiting:

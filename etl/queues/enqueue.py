@@ -9,6 +9,7 @@ import json
 import zlib
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import groupby
 from typing import Any
 
@@ -82,14 +83,27 @@ def announced(connection: redis.Redis, data_id: str, queue: str = "default") -> 
     return queued(connection, data_id, queue) | begun(connection, data_id, queue)
 
 
+@contextmanager
+def _asking() -> Iterator[None]:
+    try:
+        yield
+    except (redis.RedisError, OSError) as error:
+        raise errors.Unavailable(
+            f"Redis does not tell which jobs there are ({error})",
+            next="Nothing is lost: files wait where they lie, and are worked once Redis is back",
+        ) from error
+
+
+@_asking()
 def queued(connection: redis.Redis, data_id: str, queue: str = "default") -> set[Identity]:
-    """Tell what has a job that waits."""
+    """Tell what has a job that waits, or raise `Unavailable`."""
     waiting = [keys.text(job_id) for job_id in connection.lrange(keys.queue(data_id, queue), 0, -1)]
     return set(_identities(connection, waiting))
 
 
+@_asking()
 def begun(connection: redis.Redis, data_id: str, queue: str = "default") -> set[Identity]:
-    """Tell what has a job that a living worker has begun."""
+    """Tell what has a job that a living worker has begun, or raise `Unavailable`."""
     return set(_identities(connection, _begun(connection, data_id, queue)))
 
 

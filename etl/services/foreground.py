@@ -144,7 +144,8 @@ def work_off(hands: Hands, pipeline: str, ids: set[str] | None, look: Look) -> N
     `look` is told what was done so far, how many files are left, and when the next that was put off is due.
     """
     moved, before, due = time.monotonic(), (Progress(), -1), 0.0
-    while left := _left(hands.app, pipeline, ids):
+    # two looks: between the folders of one, a file that was put back may have been missed
+    while left := _left(hands.app, pipeline, ids) or _left(hands.app, pipeline, ids):
         now = (hands.progress, left)
         look(*now, due)
         if now != before:

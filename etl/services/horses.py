@@ -74,7 +74,11 @@ class _Scan:
         try:
             connection.revive(settings.redis, self._app.config.data)
             known = mending.announced(self._client, self._app)
-            for pipeline in self._app.config.pipelines:
-                mending.mend(self._app, pipeline, known, drops=False)
         except (Unavailable, OSError) as error:
             log.warning("the scan is put off: %s", error, extra={"event": "scan_put_off"})
+            return
+        for pipeline in self._app.config.pipelines:
+            try:
+                mending.mend(self._app, pipeline, known, drops=False)
+            except OSError as error:  # a folder that cannot be read holds its own pipeline alone
+                log.warning("%s: the scan is put off: %s", pipeline, error, extra={"event": "scan_put_off"})

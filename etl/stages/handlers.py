@@ -103,7 +103,7 @@ def _module(path: Path, pipeline: PipelineConfig) -> ModuleType:
         module.__file__ = str(path)
         try:
             exec(compile(code, str(path), "exec"), module.__dict__)  # noqa: S102 - the operator's own code
-        except Exception as error:  # the edge: whatever an import of user code raises
+        except (Exception, SystemExit) as error:  # the edge: whatever an import of user code raises
             raise _wrong(
                 pipeline, f"{path.name} cannot be imported: {type(error).__name__}: {error}"
             ) from error

@@ -42,16 +42,21 @@ def perform(app: App, waiting: Waiting) -> Outcome:
     work = _work_of(waiting.place)
     _check_address(app, waiting)
     try:
-        with moves.claim(app.layout, waiting, app.announce) as claim:
-            outcome = _ending(app, claim, work)
+        outcome = _claim_and_work(app, waiting, work)
     except NotClaimed as why:
         outcome = Skipped(why=str(why))
+    _tell(waiting, outcome)
+    return outcome
+
+
+def _claim_and_work(app: App, waiting: Waiting, work: Work) -> Outcome:
+    try:
+        with moves.claim(app.layout, waiting, app.announce) as claim:
+            return _ending(app, claim, work)
     except Final as error:  # it cannot even be claimed: a link, a pipe, a damaged note
         reason = endings.reason(app, waiting.place, error)
         moves.refuse(app.layout, waiting, reason)
-        outcome = Failed(reason=reason)
-    _tell(waiting, outcome)
-    return outcome
+        return Failed(reason=reason)
 
 
 def _check_address(app: App, waiting: Waiting) -> None:

