@@ -36,7 +36,7 @@ class EtlError(Exception):
         self.where = tuple(where)
 
     def __str__(self) -> str:
-        return f"{self.summary}. {self.next}" if self.next else self.summary
+        return f"{self.summary}. {self.next[0].upper()}{self.next[1:]}" if self.next else self.summary
 
 
 class ConfigError(EtlError):

@@ -92,6 +92,8 @@ class Reason:
     impact: str = ""
     urgency: Urgency = Urgency.MORNING
     where: tuple[Trouble, ...] = ()
+    #: troubles that are not told one by one in `where`.
+    more: int = 0
     cause: str = ""
     attempt: int = 0
     at: str = ""

@@ -9,13 +9,18 @@ import json
 import shutil
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import click
 
 from etl.config import reading
 from etl.files import names
 from etl.files.layout import Layout
+
+#: columns that may be of any length.
+_FOLDS = ("file", "place", "why")
+#: columns that a terminal of fewer than so many characters has no room for.
+_SPARE, _NARROW = ("arrived", "id"), 72
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -54,7 +59,11 @@ def print_json(facts: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, right: Sequence[str] = ()) -> None:
-    """Print a table for people, at most 80 columns wide where nobody has a wider terminal."""
+    """Print a table for people, at most 80 columns wide where nobody has a wider terminal.
+
+    Names and sentences are folded where the room is short; numbers and single words stay whole, and in a narrow
+    terminal the columns that `etl show` tells as well are left out.
+    """
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -63,11 +72,17 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, right:
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=80)
+    shown = [
+        index for index, column in enumerate(columns) if console.width >= _NARROW or column not in _SPARE
+    ]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
-    for column in columns:
-        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    for index in shown:
+        column = columns[index]
+        folds = column in _FOLDS or any(" " in str(row[index]) for row in rows)
+        justify: Literal["left", "right"] = "right" if column in right else "left"
+        table.add_column(column, justify=justify, overflow="fold", no_wrap=not folds)
     for row in rows:
-        table.add_row(*(_cell(value, Text) for value in row))
+        table.add_row(*(_cell(row[index], Text) for index in shown))
     console.print(table)
 
 

@@ -26,7 +26,7 @@ def run(arguments: list[str]) -> int:
         return code if isinstance(code, int) else 0
     except click.exceptions.Exit as leaving:
         return leaving.exit_code
-    except click.Abort:
+    except (click.Abort, KeyboardInterrupt):
         click.echo("stopped", err=True)
         return 130
     except click.ClickException as error:
@@ -36,9 +36,6 @@ def run(arguments: list[str]) -> int:
         return _say(error, 2)
     except EtlError as error:
         return _say(error, 1)
-    except KeyboardInterrupt:
-        click.echo("\nstopped; what was begun is brought back by the next `etl run` or worker", err=True)
-        return 130
     except BrokenPipeError:
         # whoever read our output has gone; there is nobody left to tell
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -29,20 +29,27 @@ def command(pipeline: str | None, today: bool, json_: bool) -> None:
     if json_:
         common.print_json([{"pipeline": name, **run.summary(one)} for name, one in found])
         return
-    rows = [
-        [
-            one.note.given,
-            one.note.id[:11],
-            _when(one.note.arrived),
-            one.rows,
-            run.loaded(one),
-            one.held_back,
-            one.verdict,
-        ]
-        for _, one in found
-    ]
     heads = ["file", "id", "arrived", "rows", "loaded", "held back", "verdict"]
+    pipelines = [name for name, _ in found]
+    rows: list[list[object]] = []
+    for index, (name, one) in enumerate(found):
+        # a line of its own: a column would take the room of the names
+        if len(set(pipelines)) > 1 and name not in pipelines[:index]:
+            rows.append([f"{name}/", *([""] * (len(heads) - 1))])
+        rows.append(_row(one))
     common.print_table(heads, rows, right=["rows", "loaded", "held back"])
+
+
+def _row(one: deliveries.Delivery) -> list[object]:
+    return [
+        one.note.given,
+        one.note.id[:11],
+        _when(one.note.arrived),
+        one.rows,
+        run.loaded(one),
+        one.held_back,
+        one.verdict,
+    ]
 
 
 def _when(moment: float) -> str:

@@ -41,7 +41,12 @@ class Bar:
         self.done = done
         self._most = max(self._most, left)
         rate = done.rows / max(0.001, time.monotonic() - self.begun)
-        words = [f"{left:,} left", f"{done.rows:,} rows", f"{done.units:,} loaded", f"{rate:,.0f} rows/s"]
+        words = [f"{left:,} left"]
+        if done.rows:
+            words.append(f"{done.rows:,} rows")
+        words.append(f"{done.units:,} loaded")
+        if done.rows:
+            words.append(f"{rate:,.0f} rows/s")
         if done.held_back:
             words.append(f"[yellow]{done.held_back:,} held back[/]")
         if due > time.time():

@@ -33,17 +33,21 @@ def command(pipeline: str, files: tuple[Path, ...], inline: bool, json_: bool) -
     # what workers would log is told by the bar and the table here
     logging.getLogger("etl").setLevel(logging.CRITICAL)
     config = common.configuration()
-    paths = _expanded(files)
     from etl.services import checking, foreground, mending
 
     checking.follow(config, pipeline)
+    paths = _expanded(files)
     started = time.time()
     with foreground.hands(config, inline=inline) as hands, progress.bar(quiet=json_) as bar:
         app = hands.app
         ids = _deliver(app, pipeline, bar.copying(paths)) if files else None
         if ids is None:
             app.announce(mending.all_waiting(app, pipeline))
-        foreground.work_off(hands, pipeline, ids, bar.update)
+        try:
+            foreground.work_off(hands, pipeline, ids, bar.update)
+        except KeyboardInterrupt:
+            click.echo(f"\nwhat is left waits in its folders; `etl run {pipeline}` goes on with it", err=True)
+            raise
     return _report(_worked(app, pipeline, ids, started), bar.done.rows, time.time() - started, json_)
 
 
@@ -113,6 +117,9 @@ def _report(worked: Worked, rows: int, seconds: float, json_: bool) -> int:
     if json_:
         facts = {"pipeline": worked.pipeline, "seconds": round(seconds, 3), "refused": worked.refused}
         common.print_json(facts | {"files": [summary(one) for one in found]})
+        return worked.code
+    if not found and not worked.refused:
+        click.echo(f"nothing waits in {worked.pipeline}")
         return worked.code
     common.print_table(
         ["file", "id", "rows", "loaded", "held back", "verdict"],

@@ -74,4 +74,4 @@ def _print(one: Delivery, facts: dict[str, Any]) -> None:
                 click.echo(f"      {failed.told(trouble)}")
             common.print_wrapped(f"next: {told['reason'].get('next', '')}", indent=4)
     if resolved:
-        click.echo(f"  and {common.number(resolved, 'unit file')} resolved")
+        click.echo(f"  and {common.number(resolved, 'more file')} resolved")

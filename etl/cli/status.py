@@ -79,7 +79,7 @@ def _print(facts: dict[str, Any]) -> None:
         # places where nothing ever happened and our own requests only take room
         if any(counts) or place["place"].count("/") == 1:
             rows.append([place["place"], *counts, common.ago(place["oldest_waiting"])])
-    heads = ["place", "working (waiting)", *statuses[1:], "oldest"]
+    heads = ["place", "working\n(waiting)", *statuses[1:], "oldest"]
     common.print_table(heads, rows, right=heads[1:])
     if ignored := sum(place["ignored"] for place in facts["places"]):
         click.echo(

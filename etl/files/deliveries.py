@@ -50,10 +50,16 @@ class Delivery:
         if statuses & {Status.WORKING, Status.IN_PROCESS}:
             return "working"
         failed = [piece for piece in self.pieces if piece.status is Status.FAILED]
-        if not failed:
-            return "partial" if self.discarded else "resolved"
-        source_failed = any(piece.file.is_source for piece in failed)
+        if not failed and not self.discarded:
+            return "resolved"
+        source_failed = any(piece.file.is_source for piece in failed) or any(
+            map(self._is_source, self.discarded)
+        )
         return "failed" if source_failed and not any(self.loaded.values()) else "partial"
+
+    def _is_source(self, discarded: str) -> bool:
+        file = names.parse(self.note.pipeline, discarded.rpartition("/")[2])
+        return file is not None and file.is_source
 
 
 def of_pipeline(

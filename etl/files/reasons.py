@@ -24,9 +24,9 @@ def encode(reason: Reason) -> bytes:
     if not reason.at:
         reason = replace(reason, at=datetime.now(UTC).isoformat(timespec="seconds"))
     facts = reason.as_dict()
-    told = facts["where"]
-    if len(told) > MOST_TROUBLES:
-        facts["where"] = [*told[:MOST_TROUBLES], {"cause": f"… and {len(told) - MOST_TROUBLES} more"}]
+    told = facts["where"][:MOST_TROUBLES]
+    if more := reason.more + len(facts["where"]) - len(told):
+        facts["where"] = [*told, {"cause": f"… and {more} more"}]
     return json.dumps(facts, indent=1, ensure_ascii=True).encode() + b"\n"
 
 

@@ -24,7 +24,7 @@ from rq.exceptions import StopRequested
 from rq.timeouts import UnixSignalDeathPenalty
 from rq.worker import SimpleWorker, WorkerStatus
 
-from etl.errors import EtlError, TimeUp
+from etl.errors import EtlError, TimeUp, Unavailable
 from etl.queues import keys
 from etl.queues.job import JSON, RESULT_TTL, Job, JobQueue
 from etl.queues.queue import Report, Unheard
@@ -45,14 +45,30 @@ def run_worker(
     burst: bool = False,
     report: Report | None = None,
 ) -> None:
-    """Work the queues until SIGTERM or SIGINT, the job in hand included; `burst` ends when they are empty."""
+    """Work the queues until SIGTERM or SIGINT, the job in hand included; `burst` ends when they are empty.
+
+    Raise `Unavailable` when Redis goes away at a moment at which that cannot be waited for.
+    """
     # RQ's own lines repeat what ours say
     logging.getLogger("rq.worker").setLevel(logging.WARNING)
+    logging.getLogger("rq.worker").addFilter(_without_traceback)
     name = f"{keys.queue_name(data_id, socket.gethostname())}-{os.getpid()}-{secrets.token_hex(3)}"
     # all connections of this worker carry its name: that is how others see that it lives
     connection.connection_pool.connection_kwargs["client_name"] = name
     names = [keys.queue_name(data_id, queue) for queue in queues]
-    Worker(names, name, connection, report or Unheard()).work(burst=burst)
+    try:
+        Worker(names, name, connection, report or Unheard()).work(burst=burst)
+    except redis.RedisError as error:
+        raise Unavailable(f"Redis does not answer ({error})") from error
+
+
+def _without_traceback(record: logging.LogRecord) -> bool:
+    """Tell of a Redis that is away in one line; the guard starts another worker, which waits for it."""
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, redis.RedisError):
+        record.msg, record.args = "Redis does not answer, this worker ends: %s", (error,)
+        record.exc_info = None
+    return True
 
 
 class TimeLimit(UnixSignalDeathPenalty):

@@ -132,5 +132,7 @@ def _tried(attempt: Callable[[], object]) -> str:
     except EtlError as error:
         return str(error)
     except OSError as error:
-        return f"{error.filename or 'it'} cannot be read: {error.strerror or error}; give this user the right to"
+        return (
+            f"{error.filename or 'it'} cannot be read: {error.strerror or error}; give this user the right to"
+        )
     return ""

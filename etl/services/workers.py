@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from types import FrameType
 
 from etl import process
+from etl.errors import EtlError
 from etl.model import Progress
 from etl.queues.queue import Report
 
@@ -160,6 +161,8 @@ def _live(start: Callable[[Report], None], slate: Slate, guard: int) -> None:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         start(slate)
         code = 0
+    except EtlError as error:  # it says all there is to say; the guard starts another
+        log.warning("worker %d ended: %s", os.getpid(), error)
     except BaseException:
         log.exception("worker %d ended", os.getpid())
     finally:

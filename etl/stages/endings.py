@@ -6,13 +6,17 @@ Words and arithmetic only; moving the file is `run`'s business.
 from __future__ import annotations
 
 import traceback
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from etl.app import App
 from etl.config.schema import Retry
-from etl.errors import EtlError
+from etl.errors import EtlError, Refused
 from etl.files.layout import REQUESTS
-from etl.model import Place, Reason, Urgency
+from etl.model import Place, Reason, Trouble, Urgency
+
+_NOT_SHOWN = "not shown: the pipeline redacts fields"
 
 
 def delay(retry: Retry, tries: int) -> float:
@@ -22,26 +26,59 @@ def delay(retry: Retry, tries: int) -> float:
 
 def reason(app: App, place: Place, error: EtlError) -> Reason:
     """Give the reason for an error of ours."""
-    cause = error.__cause__
     return Reason(
         summary=error.summary,
         impact=impact(place),
         urgency=Urgency.MORNING,
         next=error.next or _move_back(place),
         where=error.where,
-        cause=f"{type(cause).__name__}: {cause}" if cause else type(error).__name__,
+        cause=_behind(error),
         about=about(app, place.pipeline),
     )
+
+
+def discreet(app: App, pipeline: str, location: str, error: EtlError) -> EtlError:
+    """Give a location's answer as it may be told: a pipeline that redacts fields hears no values out of it."""
+    if not (isinstance(error, Refused) and error.where and _redacts(app, pipeline)):
+        return error
+    return Refused(
+        f"{location} refuses the units ({_NOT_SHOWN})",
+        next=error.next,
+        where=shown(app, pipeline, error.where),
+    )
+
+
+def shown(app: App, pipeline: str, troubles: Sequence[Trouble]) -> tuple[Trouble, ...]:
+    """Keep a location's messages, which quote values, out of the reasons of a pipeline that redacts fields."""
+    if not _redacts(app, pipeline):
+        return tuple(troubles)
+    return tuple(
+        replace(one, cause=f"refused by the location (its message is {_NOT_SHOWN})") for one in troubles
+    )
+
+
+def _redacts(app: App, pipeline: str) -> bool:
+    return bool(app.pipeline(pipeline).spec.redact)
+
+
+def _behind(error: EtlError) -> str:
+    """Say what lay behind an error, in one line: what follows in a database's message is statements and rows."""
+    cause = error.__cause__
+    if cause is None:
+        return type(error).__name__
+    first, *_ = str(cause).splitlines() or [""]
+    return f"{type(cause).__name__}: {first}".removesuffix(": ")
 
 
 def unexpected(app: App, place: Place, error: Exception) -> Reason:
     """Give the reason for what nobody foresaw."""
     at = traceback.extract_tb(error.__traceback__)[-1]
+    said = _NOT_SHOWN if _redacts(app, place.pipeline) else error
     return Reason(
         summary=f"unexpected {type(error).__name__} in {place}",
         impact=impact(place),
         next=f"see the cause and the worker's log; when it is mended, {_move_back(place)}",
-        cause=f"{type(error).__name__}: {error} ({Path(at.filename).name}:{at.lineno})",
+        cause=f"{type(error).__name__}: {said} ({Path(at.filename).name}:{at.lineno})",
         about=about(app, place.pipeline),
     )
 

@@ -28,7 +28,6 @@ from etl.model import (
     Resolved,
     Stage,
     Status,
-    Trouble,
     UnitFile,
     UnitKey,
     Urgency,
@@ -67,7 +66,7 @@ def work(app: App, claim: Claim) -> Resolved:
     with os.fdopen(os.dup(claim.descriptor), "rb") as stream:
         stream.seek(0)
         file = _unit_file(app, claim, stream)
-        answers = [_ask(location, file) for location in _wanted(app, claim.place)]
+        answers = [_ask(app, location, file) for location in _wanted(app, claim.place)]
         _raise_if_alone(app, claim.place, answers)
         return _publish(app, claim, file, answers)
 
@@ -101,11 +100,12 @@ def _unit_file(app: App, claim: Claim, stream: BinaryIO) -> UnitFile:
     )
 
 
-def _ask(location: Location, file: UnitFile) -> Answer:
+def _ask(app: App, location: Location, file: UnitFile) -> Answer:
     try:
         return Answer(location=location.name, loaded=location.load(file))
     except (Final, Retryable) as error:
-        return Answer(location=location.name, error=error)
+        told = endings.discreet(app, file.key.pipeline, location.name, error)
+        return Answer(location=location.name, error=told)
 
 
 def _raise_if_alone(app: App, place: Place, answers: list[Answer]) -> None:
@@ -213,20 +213,11 @@ def _refusal(app: App, claim: Claim, answer: Answer, waits: bool) -> Reason:
     error = answer.error
     assert error is not None
     place = replace(claim.place, location=answer.location)
+    told = replace(endings.reason(app, place, error), attempt=claim.note.attempt)
+    if waits:
+        return replace(told, urgency=Urgency.INFO, next="nothing: it is tried again by itself")
     back = f"move it from {place}/failed to {place}/working; only {answer.location} is loaded then"
-    cause = error.__cause__
-    return Reason(
-        summary=error.summary,
-        impact=f"its units are missing at {answer.location}; other locations are not affected",
-        urgency=Urgency.INFO if waits else Urgency.MORNING,
-        next="nothing: it is tried again by itself"
-        if waits
-        else f"{error.next or 'put it right'}; then {back}",
-        where=error.where,
-        cause=f"{type(cause).__name__}: {cause}" if cause else type(error).__name__,
-        attempt=claim.note.attempt,
-        about=endings.about(app, claim.place.pipeline),
-    )
+    return replace(told, next=f"{error.next or 'put it right'}; then {back}")
 
 
 def _hold_back(app: App, claim: Claim, file: UnitFile, staging: outbox.Staging, answer: Answer) -> None:
@@ -238,7 +229,7 @@ def _hold_back(app: App, claim: Claim, file: UnitFile, staging: outbox.Staging, 
         writer = units.UnitWriter(handle, file.recipe)
         for fields, row in _rows_of(file, {trouble.unit for trouble in rejected if trouble.unit is not None}):
             writer.write(fields, [row])
-    told = tuple(_redacted(app, claim.place.pipeline, trouble) for trouble in rejected)
+    told = endings.shown(app, claim.place.pipeline, rejected)
     reason = Reason(
         summary=f"{answer.location} refused {len(rejected):,} units of {claim.name!r}",
         impact=f"all its other units are at {answer.location}; these are missing until they are corrected",
@@ -262,12 +253,3 @@ def _rows_of(file: UnitFile, ordinals: set[int]) -> Iterator[tuple[tuple[str, ..
             if index in ordinals:
                 yield block.fields, list(row)
         start += len(block.rows)
-
-
-def _redacted(app: App, pipeline: str, trouble: Trouble) -> Trouble:
-    """Keep a database's message, which quotes values, out of the reason of a pipeline that redacts fields."""
-    if not app.pipeline(pipeline).spec.redact:
-        return trouble
-    return replace(
-        trouble, cause="refused by the database (its message is not shown: the pipeline redacts fields)"
-    )

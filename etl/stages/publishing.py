@@ -5,6 +5,7 @@ Nothing here counts until the staging folder is committed. Called by transform.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
@@ -13,7 +14,7 @@ import orjson
 
 from etl import disk
 from etl.disk import Point
-from etl.files import names, outbox
+from etl.files import names, outbox, reasons
 from etl.formats.format import Reading
 from etl.formats.units import UnitWriter
 from etl.model import Place, Stage, Status, Trouble
@@ -81,25 +82,20 @@ class HeldBack:
     reading: Reading
     raw_rows: bool
     count: int = 0
+    #: the first of what is wrong; a reason tells no more of it, and a file may be wrong in every row.
     troubles: list[Trouble] = field(default_factory=list)
-    lines: list[int] = field(default_factory=list)
+    lines: array[int] = field(default_factory=lambda: array("q"))
     _handle: BinaryIO | None = None
 
     def add(self, trouble: Trouble, line: int, raw: str | dict[str, Any]) -> None:
         """Keep one row out, for this reason."""
         handle = self._handle or self._open()
         text = raw if isinstance(raw, str) else orjson.dumps(raw, default=str).decode()
-        # utf-16 would start every row with a byte order mark of its own
-        handle.write((text + "\n").encode(self._encoding if self.raw_rows else "utf-8"))
+        handle.write((text + "\n").encode(self.reading.encoding if self.raw_rows else "utf-8"))
         self.count += 1
-        self.troubles.append(trouble)
+        if len(self.troubles) < reasons.MOST_TROUBLES:
+            self.troubles.append(trouble)
         self.lines.append(line)
-
-    @property
-    def _encoding(self) -> str:
-        return {"utf-16": "utf-16-le", "utf-32": "utf-32-le"}.get(
-            self.reading.encoding, self.reading.encoding
-        )
 
     def _open(self) -> BinaryIO:
         with disk.effect(Point.STAGE_CHILD):

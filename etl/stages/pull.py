@@ -148,7 +148,7 @@ def _hold_back(
     with disk.effect(Point.STAGE_CHILD):
         staging.child(claim.place, Status.FAILED, name).write_bytes(json.dumps(again, indent=1).encode())
     reason = Reason(
-        summary=f"{len(refused)} source files could not be pulled; first: {refused[0][1].summary}",
+        summary=f"{len(refused)} of the source files could not be pulled; first: {refused[0][1].summary}",
         impact="these files are missing; all others were pulled",
         next=f"put them right, then move {name} from {claim.place}/failed to {claim.place}/working",
         where=tuple(Trouble(field=sources.shown(url), cause=str(error)) for url, error in refused),

@@ -60,16 +60,18 @@ def listed(source: Source, root: Path) -> list[Found]:
     """List the files of a source; raise `Final` when it is not there, `Away` when it does not answer."""
     if "://" in source.path and not source.path.startswith("file://"):
         return _listed_by_url(source)
-    return _listed_here(source, root / source.path.removeprefix("file://"))
+    return _listed_here(source, root)
 
 
-def _listed_here(source: Source, path: Path) -> list[Found]:
-    if has_magic(str(path)):
-        paths = [Path(found) for found in glob(str(path))]
-    elif path.is_dir():
+def _listed_here(source: Source, root: Path) -> list[Found]:
+    written = source.path.removeprefix("file://")
+    path = root / written
+    if path.is_dir():
         paths = list(path.iterdir())
-    elif os.path.lexists(path):
+    elif os.path.lexists(path):  # asked before it is read as a glob: a name may hold brackets
         paths = [path]
+    elif has_magic(written):
+        paths = [root / found for found in glob(written, root_dir=root)]
     else:
         raise Final(
             f"the source {source.path!r} is not there ({path})",

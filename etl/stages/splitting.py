@@ -7,7 +7,8 @@ Called by transform.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 from etl.config.schema import Transform
@@ -35,6 +36,8 @@ class Splitter:
     original_lines: tuple[int, ...] = ()
     redact: frozenset[str] = frozenset()
     rows: int = 0
+    #: what is wrong in the batch in hand: trouble, source line, row as it came.
+    bad: list[tuple[Trouble, int, str | Record]] = field(default_factory=list)
 
     def run(self, reading: Reading, progress: Callable[[Progress], None]) -> None:
         """Read to the end, or raise `InvalidFile` when the file as a whole is wrong."""
@@ -44,11 +47,18 @@ class Splitter:
             held = self.held.count
             for wrong in batch.wrong:
                 line = lines[wrong.trouble.line or 0]
-                self.held.add(_at(wrong.trouble, line), line, wrong.raw)
+                self.bad.append((_at(wrong.trouble, line), line, wrong.raw))
             work(batch, lines)
+            self._hold_back()
             read = len(batch.rows) + len(batch.wrong)
             self.rows += read
             progress(Progress(rows=read, held_back=self.held.count - held))
+
+    def _hold_back(self) -> None:
+        """Keep out what is wrong in this batch, in the order of the file whoever found it."""
+        for trouble, line, raw in sorted(self.bad, key=itemgetter(1)):
+            self.held.add(trouble, line, raw)
+        self.bad.clear()
 
     def _source_lines(self, batch: Batch) -> dict[int, int] | _Same:
         """Give the line in the source file for each line of this one: lineage tells where a row first stood."""
@@ -66,7 +76,7 @@ class Splitter:
             told = batch.lines if lines is _SAME else [lines[line] for line in batch.lines]
             good, bad = self.schema.table(plan.fields, told, plan.pick(rows))
             for index, trouble in bad:
-                self.held.add(trouble, told[index], _raw(batch, index))
+                self.bad.append((trouble, told[index], _raw(batch, index)))
             self.out.write(plan.fields, good)
 
         def as_records(batch: Batch, lines: dict[int, int] | _Same) -> None:
@@ -88,7 +98,7 @@ class Splitter:
             try:
                 made = self._units(record, line)
             except UnitTroubles as error:
-                self.held.add(error.troubles[0], line, _raw(batch, index))
+                self.bad.append((error.troubles[0], line, _raw(batch, index)))
                 continue
             for unit in made:
                 fields = tuple(unit)

@@ -125,18 +125,23 @@ def _split(app: App, pipeline: PipelineConfig, claim: Claim, life: Life, staging
         finally:
             out.close()
             held.close()
-    _refuse_too_much(pipeline, splitter)
+    _refuse_too_much(pipeline, splitter, claim.file)
     if life.generation > 1 and out.files == 0:
         out.write_empty()
     return splitter
 
 
-def _refuse_too_much(pipeline: PipelineConfig, splitter: Splitter) -> None:
+def _refuse_too_much(pipeline: PipelineConfig, splitter: Splitter, file: names.FileName) -> None:
     """Fail the whole file when more of it is wrong than the operator allows, or all of it is."""
     bad, rows, policy = splitter.held.count, splitter.rows, pipeline.spec.transform.bad_rows
     if not bad:
         return
-    if policy.then == "fail":
+    if file.is_held_back:
+        # the share is one of the delivery's rows; here the corrected ones go on, however few they are
+        if bad < rows:
+            return
+        limit = "none of them was corrected"
+    elif policy.then == "fail":
         limit = "transform.bad_rows says to fail"
     elif bad / rows > policy.at_most:
         limit = f"transform.bad_rows.at_most is {policy.at_most * 100:g}%"
@@ -163,6 +168,7 @@ def _explain_held_back(app: App, claim: Claim, splitter: Splitter, life: Life) -
         impact=f"the other {splitter.rows - held.count:,} rows go on; these are missing until they are corrected",
         next=f"correct the rows in {held.name}, then move it from {place}/failed to {place}/working",
         where=tuple(held.troubles),
+        more=held.count - len(held.troubles),
         cause=held.troubles[0].cause,
         attempt=claim.note.attempt,
         recipe=life.recipe,
