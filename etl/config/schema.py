@@ -54,6 +54,10 @@ class Settings(Strict):
     redis: SecretStr = SecretStr("embedded")
     workers: int = Field(default=2, ge=1, le=64)
     scan: Duration = Field(default="30s", gt=0)  # type: ignore[assignment]
+    #: free disk below which nothing is begun.
+    reserve: Size = "1GB"  # type: ignore[assignment]
+    #: how long a job in hand may go on when its worker is asked to stop.
+    stop_grace: Duration = "60s"  # type: ignore[assignment]
 
     @field_validator("data")
     @classmethod
@@ -113,6 +117,8 @@ class Source(Strict):
 
     #: may carry a password, so it stays out of `repr`.
     path: str = Field(min_length=1, repr=False)
+    #: how often the dropbox pulls it; without, only when asked.
+    every: Duration | None = Field(default=None, ge=1)
     after: After = "leave"
 
     @model_validator(mode="after")
@@ -146,11 +152,31 @@ def _path_or_source(value: Any) -> Any:
     )
 
 
+class Complete(Strict):
+    """How a dropped file is known to be complete."""
+
+    settle: Duration = "2s"  # type: ignore[assignment]
+    #: the name of the file that says so, made from the dropped file's: `{name}.ok`.
+    done: str | None = None
+
+    @field_validator("done")
+    @classmethod
+    def _done_is_made_from_the_name(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        if value.count("{name}") != 1 or value == "{name}" or "/" in value:
+            raise ValueError(
+                f"{value!r} must be a file name that holds {{name}} once, for example {{name}}.ok"
+            )
+        return value
+
+
 class Extract(StageOptions):
     """Where files come from and which are acceptable."""
 
     sources: Annotated[tuple[Source, ...], BeforeValidator(_path_or_source)] = ()
     accept: Names = ("*",)
+    complete: Complete = Complete()
 
 
 def _format_or_options(value: Any) -> Any:
@@ -221,6 +247,8 @@ class Load(StageOptions):
     """Where units go."""
 
     locations: Mapping[Annotated[str, AfterValidator(_location_name)], LocationOptions] = Field(min_length=1)
+    #: unit files waiting for load above which transform begins nothing.
+    max_waiting: int = Field(default=100_000, ge=1)
 
 
 class Pipeline(Strict):

@@ -21,6 +21,7 @@ from etl import process
 from etl.errors import EtlError
 from etl.model import Progress
 from etl.queues.queue import Report
+from etl.services.respawn import Respawn
 
 log = logging.getLogger(__name__)
 
@@ -28,10 +29,6 @@ log = logging.getLogger(__name__)
 OVERRUN = 10.0
 #: seconds given to jobs in hand when the guard is asked to stop.
 GRACE = 60.0
-#: seconds: a worker that ends sooner than this ended at once; one that lives longer than that is well.
-AT_ONCE, WELL_AFTER = 5.0, 30.0
-#: seconds between two forks of a worker that keeps ending at once; the same after SIGKILL.
-LONGEST_PAUSE, LONGEST_PAUSE_KILLED = 60.0, 5.0
 _LOOK_EVERY = 0.05
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -99,15 +96,13 @@ class Horse:
     def __init__(self) -> None:
         self.slate = Slate()
         self.pid = 0
-        self._born = 0.0
-        self._ended_at_once = 0
-        self._not_before = 0.0
+        self._respawn = Respawn()
 
     def fork(self, start: Callable[[Report], None]) -> None:
         """Fork a process that calls `start`, unless its predecessors keep ending at once."""
-        if time.monotonic() < self._not_before:
+        if not self._respawn.due:
             return
-        self._born = time.monotonic()
+        self._respawn.started()
         self.slate.ended()
         guard = os.getpid()
         # a stop signal must not meet our guard's handlers in the child
@@ -128,7 +123,7 @@ class Horse:
         code = os.waitstatus_to_exitcode(status)
         why = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
         death = Death(pid=pid, why=why, job=self.slate.job)
-        self._pause(killed=code == -signal.SIGKILL)
+        self._respawn.ended(killed=code == -signal.SIGKILL)
         self.pid = 0
         return death
 
@@ -136,16 +131,6 @@ class Horse:
         """End the process and everything it started, whatever their code catches."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
-
-    def _pause(self, *, killed: bool) -> None:
-        """Let a worker that ends at once for the third time wait 1, 2, 4 … seconds."""
-        lived = time.monotonic() - self._born
-        if lived >= WELL_AFTER:
-            self._ended_at_once = 0
-        if lived < AT_ONCE:
-            self._ended_at_once += 1
-        pause = 2.0 ** (self._ended_at_once - 3) if self._ended_at_once >= 3 else 0.0
-        self._not_before = time.monotonic() + min(pause, LONGEST_PAUSE_KILLED if killed else LONGEST_PAUSE)
 
 
 def _live(start: Callable[[Report], None], slate: Slate, guard: int) -> None:

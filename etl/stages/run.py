@@ -30,7 +30,7 @@ from etl.model import (
     Urgency,
     Waiting,
 )
-from etl.stages import endings, extract, load, pull, transform
+from etl.stages import endings, extract, load, pauses, pull, transform
 
 log = logging.getLogger("etl.stages")
 
@@ -41,12 +41,19 @@ def perform(app: App, waiting: Waiting) -> Outcome:
     """Work one waiting file to its end. Never raises for anything the file, its content or a location does."""
     work = _work_of(waiting.place)
     _check_address(app, waiting)
-    try:
-        outcome = _claim_and_work(app, waiting, work)
-    except NotClaimed as why:
-        outcome = Skipped(why=str(why))
+    if paused := pauses.why(app, waiting.place):
+        outcome: Outcome = Skipped(why=f"paused: {paused}")
+    else:
+        outcome = _perform(app, waiting, work)
     _tell(waiting, outcome)
     return outcome
+
+
+def _perform(app: App, waiting: Waiting, work: Work) -> Outcome:
+    try:
+        return _claim_and_work(app, waiting, work)
+    except NotClaimed as why:
+        return Skipped(why=str(why))
 
 
 def _claim_and_work(app: App, waiting: Waiting, work: Work) -> Outcome:
