@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ from etl.model import Place, Stage, Status, Waiting
 
 _COMMIT = "commit.json"
 _LOCK = ".lock"
+#: how often a staging folder is made again when sweeps keep taking it away.
+_TRIES = 50
 
 Announce = Callable[[Sequence[Waiting]], None]
 
@@ -84,11 +87,18 @@ class Staging:
         return inside
 
     def _make(self) -> None:
-        disk.make_folder(self.folder)
-        with suppress(FileNotFoundError):  # a sweep took it for one whose owner died
-            self.lock = disk.lock_path(self.folder / _LOCK)
-        if self.lock is None or not disk.same_file(self.folder / _LOCK, self.lock.descriptor):
-            raise AlreadyClaimed(f"the staging folder of {self.name!r} in {self.place} is held by another")
+        """Make the folder and lock it. A sweep that finds it in between takes it for a dead owner's: make it again."""
+        for _ in range(_TRIES):
+            with suppress(FileNotFoundError):
+                disk.make_folder(self.folder)
+                self.lock = disk.lock_path(self.folder / _LOCK)
+                if self.lock is not None and disk.same_file(self.folder / _LOCK, self.lock.descriptor):
+                    return
+            if self.lock is not None:
+                self.lock.release()
+                self.lock = None
+            time.sleep(0.001)  # a sweep is removing it
+        raise AlreadyClaimed(f"the staging folder of {self.name!r} in {self.place} is held by another")
 
     @property
     def _root(self) -> Path:
