@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etl.config import reading
+from etl.config.origin import together
 from etl.config.schema import StageOptions
 from etl.errors import ConfigError, Unavailable
 from etl.files.layout import REQUESTS, Layout, places
@@ -82,11 +83,16 @@ class App:
         from etl.locations.location import open_location
 
         if pipeline not in self._locations:
-            configured = self.pipeline(pipeline)
-            self._locations[pipeline] = {
-                name: open_location(name, written, configured.origin, self.config.root)
-                for name, written in configured.spec.load.locations.items()
-            }
+            configured, errors = self.pipeline(pipeline), []
+            opened: dict[str, Location] = {}
+            for name, written in configured.spec.load.locations.items():
+                try:
+                    opened[name] = open_location(name, written, configured.origin, self.config.root)
+                except ConfigError as error:
+                    errors.append(error)
+            if errors:
+                raise together(errors)
+            self._locations[pipeline] = opened
         return self._locations[pipeline]
 
     def places(self, pipeline: str) -> list[Place]:

@@ -14,8 +14,10 @@ from typing import Any, Literal, TypeVar
 import click
 
 from etl.config import reading
+from etl.errors import Unavailable
 from etl.files import names
 from etl.files.layout import Layout
+from etl.model import Waiting
 
 #: columns that may be of any length.
 _FOLDS = ("file", "place", "why")
@@ -25,12 +27,15 @@ _SPARE, _NARROW = ("arrived", "id"), 72
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def configuration() -> reading.Config:
-    """Read the configuration this command was called with; a broken pipeline is told and left aside."""
+def configuration(pipeline: str | None = None) -> reading.Config:
+    """Read the configuration this command was called with; a broken pipeline is told and left aside.
+
+    The errors of `pipeline`, which the command is about, are left to whoever asks for it.
+    """
     given: Mapping[str, Any] = click.get_current_context().obj
     config = reading.read(reading.find(given["config"]), given["overrides"])
-    for errors in config.broken.values():
-        for error in errors:
+    for name, errors in config.broken.items():
+        for error in errors if name != pipeline else ():
             click.echo(f"etl: held: {error}", err=True)
     return config
 
@@ -117,3 +122,17 @@ def ago(seconds: float | None) -> str:
 def number(value: int, word: str) -> str:
     """Give a count with its word: `1 file`, `3 files`."""
     return f"{value:,} {word}" + ("" if value == 1 else "s")
+
+
+def announce(config: reading.Config, waiting: Sequence[Waiting]) -> None:
+    """Have jobs made for files that wait; where Redis does not answer, say that the next scan will find them."""
+    from etl.app import App
+    from etl.queues import connection, enqueue
+
+    try:
+        with connection.connect(config.settings.redis, config.data) as client:
+            App.open(config, enqueue.RedisAnnouncer(client, Layout(config.data).data_id())).announce(waiting)
+    except Unavailable as error:
+        click.echo(
+            f"etl: {error.summary}: no job was made; nothing is lost, the next scan makes one", err=True
+        )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from etl.app import App
 from etl.cli import common
 from etl.files import arrivals
 
@@ -20,17 +19,14 @@ def command(pipeline: str, sources: tuple[str, ...], again: bool, json_: bool) -
     Writes a small durable request, then announces a job for it; a running worker does the rest. A source
     that did not change since it was pulled is not pulled again. Relative paths start beside `config/`.
     """
-    config = common.configuration()
+    config = common.configuration(pipeline)
     spec = config.pipeline(pipeline).spec
     if not sources and not spec.extract.sources:
         raise click.UsageError(f"{pipeline} has no extract.sources; name a SOURCE: a path, a glob or a URL")
     tree = common.layout(config)
     waiting = arrivals.request(tree, pipeline, {"sources": list(sources), "again": again})
 
-    from etl.queues import connection, enqueue
-
-    with connection.connect(config.settings.redis, config.data) as client:
-        App.open(config, enqueue.RedisAnnouncer(client, tree.data_id())).announce([waiting])
+    common.announce(config, [waiting])
     if json_:
         common.print_json(
             {"pipeline": pipeline, "request": waiting.name, "sources": list(sources), "again": again}

@@ -20,7 +20,7 @@ _VALUE = re.compile(r"^('.*?'|\".*?\"|-?[\d.]+)(?= )")
 @common.as_json
 def command(pipeline: str | None, group: bool, json_: bool) -> None:
     """What lies in failed/ folders, and why."""
-    config = common.configuration()
+    config = common.configuration(pipeline)
     found = selecting.failed(config, Layout(config.data), pipeline)
     if json_:
         common.print_json([{"place": str(one.place), "name": one.name, **one.reason} for one in found])

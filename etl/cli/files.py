@@ -17,7 +17,7 @@ from etl.files import deliveries, layout
 @common.as_json
 def command(pipeline: str | None, today: bool, json_: bool) -> None:
     """One line per source file: name as given, id, arrival, rows, loaded, held back, verdict."""
-    config = common.configuration()
+    config = common.configuration(pipeline)
     tree = layout.Layout(config.data)
     midnight = datetime.now().replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
     found = [

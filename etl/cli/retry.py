@@ -6,12 +6,9 @@ import time
 
 import click
 
-from etl.app import App
 from etl.cli import common, selecting
 from etl.config import durations
-from etl.config.reading import Config
 from etl.files import moves
-from etl.model import Waiting
 
 
 @click.command("retry")
@@ -44,10 +41,10 @@ def command(
             time.sleep(pause)
         waiting.append(moves.retry(tree, one.place, one.name))
         if pause:
-            _announce(config, waiting[-1:])
+            common.announce(config, waiting[-1:])
         _say(json_, [f"moved {one.place}/failed/{one.name} to working/"])
     if not pause:
-        _announce(config, waiting)
+        common.announce(config, waiting)
     _say(json_, [f"{common.number(len(found), 'file')} waiting; a worker takes them, or: etl run PIPELINE"])
 
 
@@ -62,11 +59,3 @@ def _say(silent: bool, lines: list[str]) -> None:
     if not silent:
         for line in lines:
             click.echo(line)
-
-
-def _announce(config: Config, waiting: list[Waiting]) -> None:
-    from etl.files.layout import Layout
-    from etl.queues import connection, enqueue
-
-    with connection.connect(config.settings.redis, config.data) as client:
-        App.open(config, enqueue.RedisAnnouncer(client, Layout(config.data).data_id())).announce(waiting)

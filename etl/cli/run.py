@@ -32,7 +32,7 @@ def command(pipeline: str, files: tuple[Path, ...], inline: bool, json_: bool) -
     """
     # what workers would log is told by the bar and the table here
     logging.getLogger("etl").setLevel(logging.CRITICAL)
-    config = common.configuration()
+    config = common.configuration(pipeline)
     from etl.services import checking, foreground, mending
 
     checking.follow(config, pipeline)
@@ -97,9 +97,7 @@ def _expanded(files: tuple[Path, ...]) -> list[Path]:
     paths: list[Path] = []
     for path in files:
         if path.is_dir():
-            paths += sorted(
-                one for one in path.rglob("*") if one.is_file() and not names.never_work(one.name)
-            )
+            paths += _inside(path)
         elif path.exists():
             if names.never_work(path.name):
                 raise UnsafeName(
@@ -109,7 +107,25 @@ def _expanded(files: tuple[Path, ...]) -> list[Path]:
             paths.append(path)
         else:
             raise UnsafeName(f"there is no file {str(path)!r}", next="check the path; nothing was copied in")
+    for path in paths:  # all of them before the first is copied: a second run would deliver the others twice
+        with arrivals.open_outside(path):
+            pass
     return paths
+
+
+def _inside(folder: Path) -> list[Path]:
+    """Give the files in a folder and below; what is no plain file of its own there is refused."""
+    found = sorted(one for one in folder.rglob("*") if not names.never_work(one.name))
+    for one in found:
+        if one.is_symlink() or not (one.is_file() or one.is_dir()):
+            raise UnsafeName(
+                f"{str(one)!r} is a link, pipe or device; only plain files of a folder are taken",
+                next="name the file itself, or take it out of the folder; nothing was copied in",
+            )
+    files = [one for one in found if one.is_file()]
+    if not files:
+        raise UnsafeName(f"there is no file to take in {str(folder)!r}", next="name files, or another folder")
+    return files
 
 
 def _report(worked: Worked, rows: int, seconds: float, json_: bool) -> int:

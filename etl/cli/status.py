@@ -23,7 +23,7 @@ def command(pipeline: str | None, watch: bool, json_: bool) -> None:
 
     `working` are files that wait to be worked.
     """
-    config = common.configuration()
+    config = common.configuration(pipeline)
     while True:
         facts = _facts(config, pipeline)
         if json_:

@@ -20,9 +20,10 @@ def command(queues: tuple[str, ...], workers: int | None, burst: bool) -> None:
     Also looks every `scan` for files that wait without a job and for files whose worker died.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(process)d %(message)s", datefmt="%H:%M:%S")
-    config = common.configuration()
     from etl.queues.enqueue import InlineAnnouncer
-    from etl.services import horses
+    from etl.services import checking, horses
+
+    config = checking.sound(common.configuration())
 
     known = App.open(config, InlineAnnouncer()).queues()
     for queue in queues:

@@ -97,7 +97,7 @@ def _pieces(layout: Layout, place: Place, status: Status) -> Iterable[Piece]:
 
 
 def _delivery(layout: Layout, pipeline: str, file_id: str, pieces: Sequence[Piece]) -> Delivery:
-    note = notes.read_source(layout, pipeline, file_id) or notes.SourceNote(
+    note = notes.glance_source(layout, pipeline, file_id) or notes.SourceNote(
         id=file_id,
         pipeline=pipeline,
         given=pieces[0].file.given,
@@ -107,18 +107,28 @@ def _delivery(layout: Layout, pipeline: str, file_id: str, pieces: Sequence[Piec
         arrived=names.milliseconds(file_id) / 1000,
     )
     transformed = _source_note(layout, pieces)
+    discarded = notes.read_discarded(layout, pipeline, file_id)
     # what an older generation left behind can change nothing any more
     pieces = [one for one in pieces if one.file.is_source or one.file.generation >= transformed.generation]
     return Delivery(
         note=note,
         pieces=pieces,
         rows=transformed.rows,
-        units=transformed.units,
+        units=transformed.units + _corrected(layout, pieces),
         held_back=_held_back(layout, pieces),
         loaded=_loaded(layout, pieces),
         said=transformed.said,
-        discarded=notes.read_discarded(layout, pipeline, file_id),
+        discarded=[one for one in discarded if _counts(one, pieces, transformed.generation)],
     )
+
+
+def _counts(discarded: str, pieces: Sequence[Piece], generation: int) -> bool:
+    """Tell whether what was discarded is missing still: not from an older generation, and not back on the road."""
+    place, _, name = discarded.rpartition("/")
+    if any(str(piece.place) == place and piece.name == name for piece in pieces):
+        return False
+    file = names.parse(place.partition("/")[0], name)
+    return file is None or file.is_source or file.generation >= generation
 
 
 def _source_note(layout: Layout, pieces: Sequence[Piece]) -> notes.FileNote:
@@ -126,6 +136,12 @@ def _source_note(layout: Layout, pieces: Sequence[Piece]) -> notes.FileNote:
         if piece.file.is_source and piece.place.stage is Stage.TRANSFORM:
             return notes.glance(layout, piece.place, piece.name)
     return notes.FileNote()
+
+
+def _corrected(layout: Layout, pieces: Sequence[Piece]) -> int:
+    """Count the units made of rows that were held back and corrected."""
+    bad = [piece for piece in pieces if piece.file.is_held_back and piece.place.stage is Stage.TRANSFORM]
+    return sum(notes.glance(layout, piece.place, piece.name).units for piece in bad)
 
 
 def _held_back(layout: Layout, pieces: Sequence[Piece]) -> int:

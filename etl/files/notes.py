@@ -101,6 +101,14 @@ def read_source(layout: Layout, pipeline: str, file_id: str) -> SourceNote | Non
     return None if facts is None else _build(SourceNote, facts)
 
 
+def glance_source(layout: Layout, pipeline: str, file_id: str) -> SourceNote | None:
+    """Read a source file's note for a view: a damaged one is as good as none."""
+    try:
+        return read_source(layout, pipeline, file_id)
+    except Final:
+        return None
+
+
 def write_source(layout: Layout, note: SourceNote) -> None:
     """Write a source file's note, once: before the file is first claimed or published under its id."""
     disk.write(layout.source_note(note.pipeline, note.id), dump(note), Point.NOTE_SOURCE)

@@ -6,6 +6,8 @@ A line that is no JSON, or no object, is put aside with the column at which read
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from typing import Any, BinaryIO, ClassVar
 
@@ -46,6 +48,27 @@ class _Lines:
             first += len(lines)
 
 
+#: as many digits as the largest number of 64 bits has at least.
+_MANY_DIGITS = re.compile(r"\d{19}")
+
+
+def _too_large(raw: str) -> str:
+    """Say that a line holds an integer of more than 64 bits, which would come out rounded; "" for none."""
+    if not _MANY_DIGITS.search(raw):
+        return ""
+    try:
+        json.loads(raw, parse_int=_within_64_bits)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _within_64_bits(digits: str) -> int:
+    if not -(1 << 63) <= int(digits[:25]) < 1 << 64:
+        raise ValueError(f"the integer {digits[:25]} has more than 64 bits; write it as text")
+    return int(digits)
+
+
 def _batch(raws: list[str], first: int) -> Batch:
     kept: list[int] = []
     rows: list[dict[str, Any]] = []
@@ -58,7 +81,7 @@ def _batch(raws: list[str], first: int) -> Batch:
                 cause = f"not valid JSON: {error.msg} at column {error.colno}"
                 wrong.append(Wrong(trouble=Trouble(line=line, cause=cause), raw=raw))
             continue
-        if cause := why_not_a_record(row) or "":
+        if cause := _too_large(raw) or why_not_a_record(row) or "":
             wrong.append(Wrong(trouble=Trouble(line=line, cause=cause), raw=raw))
         else:
             kept.append(line)

@@ -53,9 +53,10 @@ def make(engine: sa.Engine, table: sa.Table) -> None:
 class Books:
     """The two bookkeeping tables, as one target table uses them: a database may hold several locations."""
 
-    def __init__(self, target: str, schema: str | None) -> None:
+    def __init__(self, target: str, schema: str | None, *, lineage: bool) -> None:
         metadata = sa.MetaData(schema=schema)
         self._target = target
+        self._lineage = lineage
         self._files = sa.Table(
             "_etl_files", metadata, *_source_columns(), sa.Column("generation", sa.Integer)
         )
@@ -69,6 +70,8 @@ class Books:
             sa.Column("sha256", sa.Text),
             sa.Column("count", sa.BigInteger),
             sa.Column("rejected", sa.Text),
+            #: whether its rows say where they came from, so that they can be told apart later.
+            sa.Column("lineage", sa.Boolean),
             sa.Column("at", sa.DateTime(timezone=True), server_default=sa.func.now()),
         )
 
@@ -103,11 +106,12 @@ class Books:
         values = {"generation": units.key.generation, "recipe": units.recipe}
         connection.execute(self._files.update().where(self._this_file(units.key)).values(values))
 
-    def has_older(self, connection: sa.Connection, key: UnitKey) -> bool:
-        """Tell whether units of a lower generation of this source file were loaded."""
+    def has_older_without_lineage(self, connection: sa.Connection, key: UnitKey) -> bool:
+        """Tell whether units of a lower generation of this source file were loaded that cannot be told apart."""
         keys = self._keys.c
         older = sa.and_(*(keys[name] == value for name, value in self._source(key).items()))
-        found = sa.select(keys.part).where(older, keys.generation < key.generation).limit(1)
+        unmarked = sa.and_(keys.lineage.is_(sa.false()), keys["count"] > 0, keys.generation < key.generation)
+        found = sa.select(keys.part).where(older, unmarked).limit(1)
         return connection.execute(found).first() is not None
 
     def claim(self, connection: sa.Connection, units: UnitFile) -> Kept | None:
@@ -116,7 +120,8 @@ class Books:
         Waits for a transaction that has just written the same key, so of several one loads.
         """
         row = self._source(units.key) | {"generation": units.key.generation, "part": units.key.part}
-        if _insert_new(connection, self._keys, row | {"sha256": units.sha256, "count": 0, "rejected": "[]"}):
+        row |= {"sha256": units.sha256, "count": 0, "rejected": "[]", "lineage": self._lineage}
+        if _insert_new(connection, self._keys, row):
             return None
         found = connection.execute(
             sa.select(self._keys.c.sha256, self._keys.c.rejected).where(self._this_key(units.key))

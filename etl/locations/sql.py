@@ -35,7 +35,7 @@ class SqlLocation:
         url = engines.placed(engines.address(options.url.get_secret_value()), root)
         self._options = options
         self._engine = engines.open_engine(url)
-        self._books = Books(options.table, tables.split_name(options.table)[0])
+        self._books = Books(options.table, tables.split_name(options.table)[0], lineage=options.has_lineage)
         self._process = os.getpid()
         #: what this process has seen to be there; looked for again after every error.
         self._has_books = False
@@ -120,20 +120,20 @@ class SqlLocation:
     def _replace_older(self, connection: sa.Connection, units: UnitFile, target: sa.Table | None) -> None:
         """Make way for a newer generation: take out the older one's rows, where they can be told apart."""
         if self._options.mode == "append":
-            if not self._options.has_lineage:
-                self._refuse_second_life(connection, units)
-            elif target is not None:
+            self._refuse_second_life(connection, units)
+            if self._options.has_lineage and target is not None:
                 rows, key = target.c, units.key
                 older = sa.and_(rows[tables.FILE] == key.file, rows[tables.GENERATION] < key.generation)
                 connection.execute(target.delete().where(older))
         self._books.raise_generation(connection, units)
 
     def _refuse_second_life(self, connection: sa.Connection, units: UnitFile) -> None:
-        if self._books.has_older(connection, units.key):
-            table = self._options.table
+        """Refuse a newer generation while rows of an older one are there that nobody can tell apart."""
+        if self._books.has_older_without_lineage(connection, units.key):
+            table, file = self._options.table, units.key.file
             raise errors.Refused(
-                f"{units.name}: loaded before under another recipe, and {table!r} keeps no lineage",
-                next=f"Remove its old rows and discard this file, or add lineage columns to {table!r}",
+                f"{units.name}: loaded before under another recipe, and {table!r} keeps no lineage of those rows",
+                next=f"Delete its old rows from {table!r} and, in the table _etl_keys, the rows of file {file}",
             )
 
     def _insert(

@@ -5,9 +5,10 @@ Changes nothing but the folders that have to be there anyway. Called by `etl che
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from etl.app import App
@@ -18,6 +19,8 @@ from etl.model import Status
 from etl.queues.enqueue import InlineAnnouncer
 from etl.stages import handlers, sources
 from etl.stages.schema import UnitSchema
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +119,25 @@ def follow(config: Config, name: str) -> None:
     app.locations(name)
     if problem := _schema(pipeline):
         raise ConfigError(problem)
+
+
+def sound(config: Config) -> Config:
+    """Give the configuration for those who keep running: a pipeline whose file cannot be followed waits, alone.
+
+    Its handler is not looked at: handlers are read when they are used, and may be mended meanwhile.
+    """
+    app, broken = App.open(config, InlineAnnouncer()), dict(config.broken)
+    for name, pipeline in config.pipelines.items():
+        try:
+            app.format(name)
+            app.locations(name)
+            if problem := _schema(pipeline):
+                raise ConfigError(problem)  # noqa: TRY301
+        except ConfigError as error:
+            broken[name] = (error,)
+            log.warning("%s is held, its files wait: %s", name, error, extra={"event": "pipeline_held"})
+    kept = {name: one for name, one in config.pipelines.items() if name not in broken}
+    return replace(config, pipelines=kept, broken=broken)
 
 
 def _schema(pipeline: PipelineConfig) -> str:

@@ -14,7 +14,7 @@ from etl import disk
 from etl.app import App
 from etl.disk import Point
 from etl.errors import InvalidFile
-from etl.files import notes, outbox
+from etl.files import names, notes, outbox
 from etl.files.moves import Claim
 from etl.model import Place, Resolved, Stage, Status
 
@@ -24,12 +24,19 @@ def accepts(patterns: tuple[str, ...], given: str) -> bool:
     return any(fnmatchcase(given, pattern) for pattern in patterns)
 
 
+def _given(app: App, claim: Claim) -> str:
+    """Give the name as it was given; one that a person has changed since is given anew."""
+    source = notes.read_source(app.layout, claim.place.pipeline, claim.file.id)
+    if source and names.christen(source.given, source.id).given == claim.file.given:
+        return source.given
+    return claim.file.given
+
+
 def work(app: App, claim: Claim) -> Resolved:
     """Pass a file on to transform, or raise `InvalidFile` when its name is not one we accept."""
     pipeline = claim.place.pipeline
     patterns = app.pipeline(pipeline).spec.extract.accept
-    source = notes.read_source(app.layout, pipeline, claim.file.id)
-    given = source.given if source else claim.file.given
+    given = _given(app, claim)
     if not accepts(patterns, given):
         raise InvalidFile(
             f"the name {given!r} is not accepted by {pipeline}",

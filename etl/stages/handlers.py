@@ -99,11 +99,14 @@ def _module(path: Path, pipeline: PipelineConfig) -> ModuleType:
         _forget_neighbours(path.parent)
         if str(path.parent) not in sys.path:
             sys.path.insert(0, str(path.parent))
-        module = ModuleType(path.stem)
+        # by a name nobody else has: dataclasses and pickles look their module up
+        module = ModuleType(f"etl_handler_{path.stem}_{key[:12]}")
         module.__file__ = str(path)
+        sys.modules[module.__name__] = module
         try:
             exec(compile(code, str(path), "exec"), module.__dict__)  # noqa: S102 - the operator's own code
         except (Exception, SystemExit) as error:  # the edge: whatever an import of user code raises
+            del sys.modules[module.__name__]
             raise _wrong(
                 pipeline, f"{path.name} cannot be imported: {type(error).__name__}: {error}"
             ) from error
@@ -122,7 +125,11 @@ def _forget_neighbours(folder: Path) -> None:
 def _with_file(function: Callable[..., Any], pipeline: PipelineConfig) -> Handler:
     """Accept `handler(row)` and `handler(row, file)` alike."""
     try:
-        parameters = [p for p in inspect.signature(function).parameters.values() if p.default is p.empty]
+        parameters = [
+            p
+            for p in inspect.signature(function).parameters.values()
+            if p.default is p.empty or p.name == "file"
+        ]
     except (TypeError, ValueError):
         parameters = []
     if len(parameters) == 2 or any(p.kind is p.VAR_POSITIONAL for p in parameters):

@@ -193,11 +193,10 @@ def _copy_for(app: App, claim: Claim, staging: outbox.Staging, answer: Answer) -
     with disk.effect(Point.STAGE_CHILD), os.fdopen(os.dup(claim.descriptor), "rb") as stream:
         stream.seek(0)
         disk.copy(stream, path)
-    staging.add(
-        app.layout.reason(place, claim.name, status), reasons.encode(_refusal(app, claim, answer, waits))
-    )
     # one try is used up; the copy's own attempts go on from there
     not_before = time.time() + endings.delay(options.retry, 0) if waits else 0.0
+    told = _refusal(app, claim, answer, not_before)
+    staging.add(app.layout.reason(place, claim.name, status), reasons.encode(told))
     note = notes.FileNote(
         # an earlier copy's attempts are not used again
         attempt=notes.read(app.layout, place, claim.name).attempt,
@@ -209,13 +208,14 @@ def _copy_for(app: App, claim: Claim, staging: outbox.Staging, answer: Answer) -
     staging.add(app.layout.note(place, claim.name), notes.dump(note))
 
 
-def _refusal(app: App, claim: Claim, answer: Answer, waits: bool) -> Reason:
+def _refusal(app: App, claim: Claim, answer: Answer, not_before: float) -> Reason:
     error = answer.error
     assert error is not None
     place = replace(claim.place, location=answer.location)
     told = replace(endings.reason(app, place, error), attempt=claim.note.attempt)
-    if waits:
-        return replace(told, urgency=Urgency.INFO, next="nothing: it is tried again by itself")
+    if not_before:
+        when = time.strftime("%H:%M:%S", time.localtime(not_before))
+        return replace(told, urgency=Urgency.INFO, next=f"nothing: it is tried again at {when}")
     back = f"move it from {place}/failed to {place}/working; only {answer.location} is loaded then"
     return replace(told, next=f"{error.next or 'put it right'}; then {back}")
 

@@ -18,10 +18,10 @@ from etl import disk
 from etl.app import App
 from etl.config.schema import Source
 from etl.disk import Point
-from etl.errors import EtlError, Final, InvalidFile
+from etl.errors import EtlError, InvalidFile, Retryable
 from etl.files import arrivals, names, notes, outbox, reasons
 from etl.files.moves import Claim
-from etl.model import Place, Progress, Reason, Resolved, Stage, Status, Trouble
+from etl.model import Place, Progress, Reason, Resolved, Stage, Status, Trouble, Urgency
 from etl.stages import endings, sources
 from etl.stages.extract import accepts
 from etl.stages.sources import Found
@@ -90,7 +90,7 @@ def _list_all(
     for source in wanted:
         try:
             found += sources.listed(source, app.config.root)
-        except Final as error:
+        except EtlError as error:
             if len(wanted) == 1:
                 raise
             refused.append((source.path, error))
@@ -140,35 +140,35 @@ def _hold_back(
     wish: dict[str, Any],
     refused: Sequence[tuple[str, EtlError]],
 ) -> None:
-    """Publish a request for what could not be pulled, failed with its reason, so that moving it back tries again."""
+    """Publish a request for what could not be pulled: waiting for another try where that may help, else failed."""
     if not refused:
         return
     name = str(claim.file.held_back(".json", claim.file.generation))
     again = {**wish, "sources": [url for url, _ in refused]}
+    retry, tries = app.options(claim.place).retry, claim.note.tries
+    waits = tries < retry.times and any(isinstance(error, Retryable) for _, error in refused)
+    status = Status.WORKING if waits else Status.FAILED
     with disk.effect(Point.STAGE_CHILD):
-        staging.child(claim.place, Status.FAILED, name).write_bytes(json.dumps(again, indent=1).encode())
+        staging.child(claim.place, status, name).write_bytes(json.dumps(again, indent=1).encode())
     reason = Reason(
         summary=f"{len(refused)} of the source files could not be pulled; first: {refused[0][1].summary}",
         impact="these files are missing; all others were pulled",
-        next=f"put them right, then move {name} from {claim.place}/failed to {claim.place}/working",
+        next="nothing: it is tried again by itself"
+        if waits
+        else f"put them right, then move {name} from {claim.place}/failed to {claim.place}/working",
+        urgency=Urgency.INFO if waits else Urgency.MORNING,
         where=tuple(Trouble(field=sources.shown(url), cause=str(error)) for url, error in refused),
         cause=refused[0][1].summary,
         attempt=claim.note.attempt,
         about=endings.about(app, claim.place.pipeline),
     )
-    staging.add(app.layout.reason(claim.place, name), reasons.encode(reason))
+    staging.add(app.layout.reason(claim.place, name, status), reasons.encode(reason))
     note = notes.FileNote(ended=Status.FAILED, rows=len(refused))
+    if waits:  # the tries go on where this request's were
+        note = notes.FileNote(
+            tries=tries + 1, not_before=time.time() + endings.delay(retry, tries), rows=len(refused)
+        )
     staging.add(app.layout.note(claim.place, name), notes.dump(note))
-    source = notes.SourceNote(
-        id=claim.file.id,
-        pipeline=claim.place.pipeline,
-        given="request.json",
-        sha256="",
-        size=0,
-        mtime=0,
-        arrived=time.time(),
-    )
-    staging.add(app.layout.source_note(claim.place.pipeline, claim.file.id), notes.dump(source))
 
 
 def _after(app: App, pipeline: str, pulled: Sequence[Found]) -> None:

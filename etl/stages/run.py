@@ -64,6 +64,10 @@ def _claim_and_work(app: App, waiting: Waiting, work: Work) -> Outcome:
         reason = endings.reason(app, waiting.place, error)
         moves.refuse(app.layout, waiting, reason)
         return Failed(reason=reason)
+    except TimeUp as error:  # while it was claimed: a drop is hashed then
+        reason = endings.timeout(app, waiting.place, str(error))
+        moves.refuse(app.layout, waiting, reason)
+        return Failed(reason=reason)
 
 
 def _check_address(app: App, waiting: Waiting) -> None:

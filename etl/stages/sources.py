@@ -21,7 +21,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from etl import disk
 from etl.config.schema import MoveTo, Source
-from etl.errors import Away, Final, Retryable, UnsafeName
+from etl.errors import Away, EtlError, Final, Retryable, UnsafeName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,9 +114,10 @@ def _listed_by_url(source: Source) -> list[Found]:
         raise Final(
             f"the source {shown(source.path)!r} cannot be used: {error}", next="check extract.sources"
         ) from error
-    except OSError as error:
+    except Exception as error:  # the edge: a store's library has errors of its own
         raise Away(
-            f"the source {shown(source.path)!r} does not answer: {error}", next="it is tried again"
+            f"the source {shown(source.path)!r} does not answer: {error}",
+            next="check that it is up and lets this user in",
         ) from error
     return [_found(source, filesystem, info) for info in infos if info.get("type") == "file"]
 
@@ -145,8 +146,12 @@ def opened(one: Found) -> Iterator[BinaryIO]:
         try:
             with fsspec.open(one.url, "rb") as stream:
                 yield cast(BinaryIO, stream)
-        except OSError as error:
-            raise Retryable(f"{one.shown} could not be read: {error}", next="it is tried again") from error
+        except EtlError:
+            raise
+        except Exception as error:  # the edge: a store's library has errors of its own
+            raise Retryable(
+                f"{one.shown} could not be read: {error}", next="check that it is still there"
+            ) from error
         return
     try:
         descriptor = disk.open_regular(Path(one.url))
@@ -180,10 +185,22 @@ def finish(one: Found, root: Path) -> None:
     elif one.local:
         Path(one.url).unlink(missing_ok=True)
     else:
-        import fsspec
+        _remove_by_url(one)
 
+
+def _remove_by_url(one: Found) -> None:
+    """Delete a file at a URL, unless a newer one lies there by now; raise OSError when it cannot be."""
+    import fsspec
+
+    try:
         filesystem, path = fsspec.core.url_to_fs(one.url)
-        filesystem.rm_file(path)
+        now = _found(Source(path=one.url), filesystem, filesystem.info(path))
+        if (now.size, now.mark) == (one.size, one.mark):
+            filesystem.rm_file(path)
+    except FileNotFoundError:
+        return
+    except Exception as error:  # the edge: a store's library has errors of its own
+        raise OSError(str(error)) from error
 
 
 def _is_still(one: Found) -> bool:

@@ -125,10 +125,23 @@ def _split(app: App, pipeline: PipelineConfig, claim: Claim, life: Life, staging
         finally:
             out.close()
             held.close()
+    _refuse_other_rows(splitter)
     _refuse_too_much(pipeline, splitter, claim.file)
     if life.generation > 1 and out.files == 0:
         out.write_empty()
     return splitter
+
+
+def _refuse_other_rows(splitter: Splitter) -> None:
+    """Fail a held-back file that has not as many rows as were held back: which of them is which cannot be told."""
+    lines = splitter.original_lines
+    if lines and len(lines) != splitter.rows:
+        told = ", ".join(map(str, lines[:10])) + (", …" if len(lines) > 10 else "")
+        raise InvalidFile(
+            f"{len(lines):,} rows were held back (lines {told}), and this file has {splitter.rows:,}",
+            next="put every row back in its place; a row you give up may stay wrong: it is held back again, in a "
+            "file of its own that can be discarded",
+        )
 
 
 def _refuse_too_much(pipeline: PipelineConfig, splitter: Splitter, file: names.FileName) -> None:

@@ -497,3 +497,111 @@ def test_a_handler_that_tries_to_leave_fails_its_file_or_row_and_stops_no_other(
     assert loaded(road) == 1
     assert road.reason(road.one("transform", "failed"))["summary"]
     assert road.files("transform", "in_process") == []
+
+
+# --- what is begun is begun wholly, and said ----------------------------------------------------------------
+
+
+def test_a_file_that_cannot_be_read_leaves_all_others_of_the_run_where_they_are(tmp_path: Path) -> None:
+    road = project(tmp_path)
+    (tmp_path / "a.csv").write_text("isbn\n1\n")
+    os.mkfifo(tmp_path / "pipe.csv")
+    done = etl(tmp_path, "run", "--inline", "books", "a.csv", "pipe.csv")
+    assert "is not a regular file" in done.stderr
+    assert done.returncode == 1
+    assert road.files("extract", "working") == []
+
+
+def test_a_folder_with_a_link_in_it_is_refused_and_so_is_an_empty_one(tmp_path: Path) -> None:
+    road = project(tmp_path)
+    folder = tmp_path / "in"
+    folder.mkdir()
+    done = etl(tmp_path, "run", "--inline", "books", "in")
+    assert (done.returncode, "there is no file to take" in done.stderr) == (1, True)
+    (folder / "link.csv").symlink_to("/etc/hostname")
+    done = etl(tmp_path, "run", "--inline", "books", "in")
+    assert (done.returncode, "is a link, pipe or device" in done.stderr) == (1, True)
+    assert road.tree() == []
+
+
+def test_a_request_that_is_written_while_redis_is_away_is_said_to_be_and_is_followed_later(
+    tmp_path: Path,
+) -> None:
+    road = project(tmp_path)
+    (tmp_path / "a.csv").write_text("isbn\n1\n")
+    done = etl(tmp_path, "extract", "books", "a.csv", ETL_REDIS="redis://127.0.0.1:1")
+    assert "asked: request" in told(done)
+    assert "nothing is lost" in done.stderr
+    told(etl(tmp_path, "run", "--inline", "books"))
+    assert loaded(road) == 1
+
+
+def test_a_damaged_source_note_ends_no_view(tmp_path: Path) -> None:
+    road = project(tmp_path)
+    road.drop("a.csv", "isbn\n1\n")
+    told(etl(tmp_path, "run", "--inline", "books"))
+    for note in road.layout.source_note("books", "x").parent.glob("*.json"):
+        note.write_text("not JSON")
+    assert "a.csv" in told(etl(tmp_path, "files"))
+
+
+def test_a_pipeline_that_cannot_be_followed_is_told_once_by_the_command_that_is_about_it(
+    tmp_path: Path,
+) -> None:
+    road = project(tmp_path)
+    road.spec["transform"]["reed"] = "csv"
+    config = tmp_path / "config" / "pipelines" / "books.yaml"
+    config.write_text(json.dumps(road.spec))
+    done = etl(tmp_path, "run", "books")
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+
+
+def test_workers_leave_the_files_of_a_pipeline_they_cannot_follow_waiting(tmp_path: Path) -> None:
+    road = project(tmp_path)
+    road.drop("a.csv", "isbn\n1\n")
+    road.spec["load"]["locations"]["lite"]["tabel"] = "books"
+    road.write()
+    done = etl(tmp_path, "worker", "--burst")
+    assert "books is held, its files wait" in done.stderr
+    assert len(road.files("extract", "working")) == 1
+
+
+def test_a_file_that_takes_too_long_to_claim_fails_with_that_reason(tmp_path: Path) -> None:
+    road = project(tmp_path)
+    road.spec["extract"] = {"timeout": "1s"}
+    road.write()
+    with road.drop("big.csv", "").open("wb") as handle:
+        handle.truncate(1 << 35)
+    assert told(etl(tmp_path, "run", "--inline", "books"), 1)
+    assert "extract.timeout allows" in road.reason(road.one("extract", "failed"))["summary"]
+
+
+def test_a_file_renamed_as_its_reason_says_is_accepted(tmp_path: Path) -> None:
+    road = project(tmp_path)
+    road.spec["extract"] = {"accept": ["*.csv"]}
+    road.write()
+    road.drop("a.txt", "isbn\n1\n")
+    told(etl(tmp_path, "run", "--inline", "books"), 1)
+    failed = road.one("extract", "failed")
+    failed.rename(road.folder("extract", "working") / failed.name.replace(".txt", ".csv"))
+    told(etl(tmp_path, "run", "--inline", "books"))
+    assert loaded(road) == 1
+
+
+def test_a_handler_may_use_dataclasses_and_take_the_file_by_default(tmp_path: Path) -> None:
+    code = """
+from __future__ import annotations
+from dataclasses import asdict, dataclass
+
+@dataclass
+class Book:
+    isbn: str
+    file: str
+
+def to_unit(row, file=None):
+    return asdict(Book(row["isbn"], file.name))
+"""
+    road = project(tmp_path, {"handler": code}, handler="handler:to_unit")
+    road.drop("a.csv", "isbn\n1\n")
+    told(etl(tmp_path, "run", "--inline", "books"))
+    assert rows(f"sqlite:///{tmp_path / 'books.db'}", "books", "file") == [("a.csv",)]

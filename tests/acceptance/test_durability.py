@@ -21,7 +21,10 @@ SPEC: dict[str, Any] = {
     "extract": {"sources": ["in"]},
     "transform": {
         "read": "csv",
-        "schema": {"required": ["id"], "properties": {"id": {"type": "integer"}, "price": {"type": "number"}}},
+        "schema": {
+            "required": ["id"],
+            "properties": {"id": {"type": "integer"}, "price": {"type": "number"}},
+        },
         "units_per_file": 5,
     },
     "load": {"locations": {"lake": {"kind": "files", "path": "lake"}}},

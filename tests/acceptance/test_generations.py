@@ -239,3 +239,34 @@ def test_an_edited_file_moved_back_to_extract_overtakes_the_one_that_waits(
 
     assert roads.rows(database_url, "books", COLUMNS) == of_generation("wrong", 1, count=1)
     assert road.broken_promises() == []
+
+
+def test_rows_loaded_without_lineage_are_never_mixed_with_newer_ones_and_the_advice_works(
+    tmp_path: Path, database_url: str
+) -> None:
+    roads.query(database_url, TABLE)
+    road = make(tmp_path, database_url, create=False)
+    road.drop("books.csv", BOOKS)
+    road.work()
+    road.handle(MARKED.format(mark="right"))
+    roads.query(database_url, "ALTER TABLE books ADD _etl_file TEXT")
+    roads.query(database_url, "ALTER TABLE books ADD _etl_generation INTEGER")
+    roads.query(database_url, "ALTER TABLE books ADD _etl_line INTEGER")
+    road.spec["load"]["locations"]["warehouse"]["lineage"] = True
+    road.write()
+    source = road.one("transform", "resolved")
+    road.move_back(source)
+    road.work()
+
+    assert roads.rows(database_url, "books", "DISTINCT mark") == [("wrong",)]
+    refused = road.files("load", "warehouse", "failed")
+    assert "in the table _etl_keys, the rows of file" in road.reason(refused[0])["next"]
+
+    roads.query(database_url, "DELETE FROM books")
+    roads.query(
+        database_url, "DELETE FROM _etl_keys WHERE file = :file", file=source.name.partition("~")[2][:16]
+    )
+    for path in refused:
+        road.move_back(path)
+    road.work()
+    assert roads.rows(database_url, "books", COLUMNS) == of_generation("right", 2)

@@ -17,7 +17,7 @@ import pytest
 
 from etl import disk
 from etl.errors import NotClaimed, Vanished
-from etl.files import moves, names, notes, outbox
+from etl.files import deliveries, moves, names, notes, outbox
 from etl.files.moves import MOST_DEATHS
 from etl.model import Failed, Resolved, Skipped, Status, Waiting
 from tests import road as roads
@@ -448,3 +448,36 @@ def test_a_lost_note_of_a_waiting_file_costs_nothing(plain: Road) -> None:
     source = notes.read_source(plain.layout, "prices", file.id)
     assert source is not None
     assert source.given == "prices.csv"
+
+
+def test_a_row_taken_out_of_a_held_back_file_is_asked_for_and_lines_are_never_guessed(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'prices.db'}"
+    road = make(tmp_path, url)
+    road.drop("a.csv", "id,price\n1,1\n2,x\n3,3\n4,y\n5,5\n")
+    road.work()
+    held = road.one("transform", "failed")
+    whole = held.read_text()
+    held.write_text("id,price\n4,4\n")
+    road.move_back(held)
+    road.work()
+    held = road.one("transform", "failed")
+    assert "2 rows were held back (lines 3, 5), and this file has 1" in road.reason(held)["summary"]
+    held.write_text(whole.replace("y", "4"))
+    road.move_back(held)
+    road.work()
+    assert (4, 4.0, 5) in roads.rows(url, "prices", "id, price, _etl_line")
+    assert road.one("transform", "failed").name.endswith("-bad-bad.csv")
+
+
+def test_what_is_discarded_of_an_older_generation_changes_no_verdict(tmp_path: Path) -> None:
+    road = make(tmp_path, f"sqlite:///{tmp_path / 'prices.db'}")
+    road.drop("a.csv", "id,price\n1,1\n2,x\n")
+    road.work()
+    source = road.one("transform", "resolved")
+    source.write_text("id,price\n1,1\n2,2\n")
+    road.move_back(source)
+    road.work()
+    place = road.place("transform")
+    moves.discard(road.layout, place, road.one("transform", "failed").name, "superseded")
+    found = deliveries.of_pipeline(road.layout, "prices", road.locations)
+    assert [one.verdict for one in found] == ["resolved"]

@@ -8,14 +8,16 @@ from typing import Any
 
 import pytest
 
+from etl.config.schema import Source
+from etl.stages import sources
 from tests.road import Road
 
 ROW = "isbn,title\n1,Emma\n"
 
 
-def project(root: Path, sources: Any, **extract: Any) -> Road:
+def project(root: Path, paths: Any, **extract: Any) -> Road:
     spec = {
-        "extract": {"sources": sources, **extract},
+        "extract": {"sources": paths, **extract},
         "transform": {"read": "csv"},
         "load": {"locations": {"lake": {"kind": "files", "path": "lake"}}},
     }
@@ -241,3 +243,26 @@ def test_a_time_limit_below_a_second_still_makes_a_job(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert road.etl("run", "books").returncode == 0
     assert given(road) == ["a.csv"]
+
+
+def test_a_newer_file_at_a_url_is_not_taken_away_in_place_of_the_one_that_was_pulled(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(ROW)
+    found = sources.listed(Source(path=f"local://{path}", after="delete"), tmp_path)[0]
+    path.write_text(ROW + "2,Persuasion\n")
+    sources.finish(found, tmp_path)
+    assert path.exists()
+    sources.finish(sources.listed(Source(path=f"local://{path}", after="delete"), tmp_path)[0], tmp_path)
+    assert not path.exists()
+
+
+def test_a_source_that_is_away_stops_no_other_and_is_tried_again_by_itself(tmp_path: Path) -> None:
+    road = project(tmp_path, ["incoming", "ftp://127.0.0.1:1/x.csv"], retry={"times": 1, "first": "0s"})
+    put(road, "incoming/a.csv")
+    road.ask()
+    road.work()
+    assert given(road) == ["a.csv"]
+    failed = road.one("extract", ".requests", "failed")
+    assert "does not answer" in road.reason(failed)["summary"]
+    assert road.note(failed).tries == 1
+    assert road.broken_promises() == []

@@ -160,7 +160,12 @@ class Installation:
     def etl(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run one command to its end."""
         return subprocess.run(
-            self.command(*arguments), cwd=self.root, env=self.environment, capture_output=True, text=True, timeout=300
+            self.command(*arguments),
+            cwd=self.root,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
         )
 
     # --- who runs
@@ -269,7 +274,9 @@ class Nemesis:
             for _ in range(min(per_step, self.plan.files - dropped)):
                 self._drop(dropped)
                 dropped += 1
-            time.sleep(max(0.0, until - time.monotonic()))  # faults are spread over the time, whatever it does
+            time.sleep(
+                max(0.0, until - time.monotonic())
+            )  # faults are spread over the time, whatever it does
             if fault:
                 self._do(fault)
 
@@ -334,12 +341,18 @@ class Nemesis:
         until = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > until:
-                lying = [f"{place}/{name}" for place in self.here.places() for name in survey.listing(self.here.layout, place, Status.WORKING)]
+                lying = [
+                    f"{place}/{name}"
+                    for place in self.here.places()
+                    for name in survey.listing(self.here.layout, place, Status.WORKING)
+                ]
                 raise AssertionError(f"waited {seconds:.0f} s in vain for {what}; waiting: {lying[:5]}")
             time.sleep(0.2)
 
     def _quiet(self) -> None:
-        self.wait_for(lambda: not self.here.moving() and not self.here.moving(), self.plan.quiet_within, "quiet")
+        self.wait_for(
+            lambda: not self.here.moving() and not self.here.moving(), self.plan.quiet_within, "quiet"
+        )
 
     def _retry_the_capped(self) -> None:
         for place, name in self.here.failed():

@@ -134,3 +134,14 @@ def test_a_record_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(json_array, "MAX_ITEM", 1 << 20)
     with pytest.raises(InvalidFile, match="no record came to its end within 1 MB"):
         list(JsonArray().open(_Endless()).batches())  # type: ignore[arg-type]
+
+
+def test_an_integer_of_more_than_64_bits_is_wrong_and_never_rounded() -> None:
+    lines = [
+        '{"a": 12345678901234567891234}',
+        '{"a": "12345678901234567891234"}',
+        '{"a": 1234567890123456789}',
+    ]
+    rows, wrong = read(JsonLines(), "\n".join(lines).encode())
+    assert [line for line, _ in rows] == [2, 3]
+    assert "more than 64 bits" in wrong[0][1]
