@@ -116,11 +116,11 @@ def kill(road: Road, at: str) -> None:
     assert killed.returncode == -signal.SIGKILL, f"{at} is on nobody's road: {killed.stderr}"
 
 
-def carry_on(road: Road) -> None:
+def carry_on(road: Road, units_per_file: int = 7) -> None:
     """Change the recipe, let what was put off succeed, recover, and work all that waits."""
     (road.root / "flag").touch()
     road.handlers["handler"] = road.handlers["handler"].replace('"old"', '"new"')
-    road.transform(units_per_file=7)
+    road.transform(units_per_file=units_per_file)
     road.work()
     # a pull that died after its commit has not taken the source away; the next one does
     road.ask()
@@ -197,6 +197,21 @@ def test_killed_at_any_point_under_another_recipe_the_rows_are_right(road: Road,
     books, later = ("old" if committed(road, given) else "new" for given in ("books", "later"))
 
     carry_on(road)
+
+    check(road, absolute(road, SQLITE), books=books, later=later)
+
+
+@pytest.mark.parametrize(
+    "at",
+    [f"{Point.RELEASE_CHILD}:after#{times}" for times in (3, 5, 8, 12)]
+    + [f"{point}:after#{times}" for point in (Point.ANNOUNCE, Point.NOTE_COMMIT) for times in (1, 3, 5)],
+)
+def test_killed_while_its_files_are_handed_out_no_second_attempt_adds_other_ones(road: Road, at: str) -> None:
+    kill(road, at)
+    books, later = ("old" if committed(road, given) else "new" for given in ("books", "later"))
+
+    # fewer and larger unit files than before: those of a first attempt would be left over
+    carry_on(road, units_per_file=40)
 
     check(road, absolute(road, SQLITE), books=books, later=later)
 
