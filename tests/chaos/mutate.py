@@ -65,7 +65,8 @@ MUTATIONS = (
     Mutation(
         name="no outbox: children are handed out before anything is committed",
         file="etl/files/outbox.py",
-        old="            disk.rename(self.folder, committed)\n            disk.sync_folder(committed.parent)\n        self.folder = committed\n",
+        old="            disk.rename(self.folder, committed)\n            disk.sync_folder(committed.parent)\n"
+        "        self.folder = committed\n",
         new="            committed = self.folder\n",
         tests=("tests/acceptance/test_crash_points.py",),
     ),
