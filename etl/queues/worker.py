@@ -161,5 +161,5 @@ class Worker(SimpleWorker):
         log.error("%s: %s", job.description or job.id, exc_info[1], exc_info=None if ours else exc_info)
 
     def _install_signal_handlers(self) -> None:
-        signal.signal(signal.SIGINT, self.request_stop)
-        signal.signal(signal.SIGTERM, self.request_stop)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self.request_stop)

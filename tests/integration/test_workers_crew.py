@@ -22,11 +22,11 @@ from tests.queue_helpers import DATA_ID, EMBEDDED, kill, lives, provide_jobs, wa
 
 GUARD = """
 import os, time
-from etl.services import workers
+from etl.services import service, workers
 def horse(report):
     os.write(1, b"%d\\n" % os.getpid())
     time.sleep(600)
-workers.Crew(horse, 2).watch()
+service.keep(workers.Crew(horse, 2))
 """
 
 
@@ -46,7 +46,7 @@ def crews() -> Iterator[Callable[..., workers.Crew]]:
     made: list[workers.Crew] = []
 
     def make(start: Callable[[Report], None], count: int = 1, **options: Any) -> workers.Crew:
-        made.append(workers.Crew(start, count, **options))
+        made.append(workers.Crew(start, count, workers.Terms(**options)))
         made[-1].start()
         return made[-1]
 
@@ -272,7 +272,7 @@ def test_a_killed_guard_leaves_no_worker() -> None:
         wait_until(lambda pid=pid: not lives(pid), f"worker {pid} is gone")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_watching_guard_ends_its_workers_and_then_itself(number: signal.Signals) -> None:
     with subprocess.Popen([sys.executable, "-c", GUARD], stdout=subprocess.PIPE, text=True) as guard:
         assert guard.stdout
