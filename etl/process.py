@@ -17,7 +17,6 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from types import FrameType
 
 from etl.errors import TimeUp
 
@@ -26,31 +25,52 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _LOOK_EVERY = 0.005
 
 
+#: what struck while nothing may strike, and how many are inside such a block.
+_waiting: list[BaseException] = []
+_blocks = 0
+
+
+def strike(error: BaseException) -> None:
+    """Raise `error`, from a signal's handler, in whatever runs; where nothing may strike, at the end of that."""
+    if not _blocks:
+        raise error
+    _waiting.append(error)
+
+
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Let no time limit and no request to stop strike inside: a commit, once begun, is carried through."""
-    numbers = {signal.SIGALRM, signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    """Let no time limit and no request to stop strike inside: a commit, once begun, is carried through.
+
+    A signal mask would not do: with a second thread in this process the kernel gives the signal to that one, and
+    Python runs its handler here all the same.
+    """
+    global _blocks  # noqa: PLW0603 - one main thread, one place where signals strike
+    _blocks += 1
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        _blocks -= 1
+        if not _blocks and _waiting:
+            error = _waiting[0]
+            _waiting.clear()
+            raise error
 
 
 @contextmanager
 def time_limit(seconds: int) -> Iterator[None]:
     """Raise `TimeUp` inside when `seconds` have passed."""
-
-    def strike(number: int, frame: FrameType | None) -> None:
-        raise TimeUp(f"the time limit of {seconds} seconds has passed")
-
-    before = signal.signal(signal.SIGALRM, strike)
+    before = signal.signal(signal.SIGALRM, lambda *_: strike(time_up(seconds)))
     signal.alarm(seconds)
     try:
         yield
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
+
+
+def time_up(seconds: int) -> TimeUp:
+    """Give what a job is told when its time is up."""
+    return TimeUp(f"the time limit of {seconds} seconds has passed")
 
 
 # --- parents -----------------------------------------------------------------------------------------------

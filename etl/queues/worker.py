@@ -24,6 +24,7 @@ from rq.exceptions import StopRequested
 from rq.timeouts import UnixSignalDeathPenalty
 from rq.worker import SimpleWorker, WorkerStatus
 
+from etl import process
 from etl.errors import EtlError, TimeUp, Unavailable
 from etl.queues import keys
 from etl.queues.job import JSON, RESULT_TTL, Job, JobQueue
@@ -79,7 +80,7 @@ class TimeLimit(UnixSignalDeathPenalty):
 
     def handle_death_penalty(self, signum: int, frame: FrameType | None) -> None:
         """Tell the job that its time is up."""
-        raise TimeUp(f"the time limit of {self._timeout} seconds has passed")
+        process.strike(process.time_up(self._timeout))
 
 
 class Worker(SimpleWorker):

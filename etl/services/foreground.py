@@ -23,7 +23,7 @@ from etl.files import names, survey
 from etl.model import Progress, Status
 from etl.queues import connection, enqueue
 from etl.queues.queue import Identity
-from etl.services import horses, mending
+from etl.services import horses, mending, service
 from etl.services.workers import Crew
 
 #: seconds between two looks at the folders.
@@ -142,9 +142,11 @@ def _with_workers(config: Config) -> Iterator[Hands]:
 
 @contextmanager
 def _stoppable() -> Iterator[None]:
-    """Have SIGTERM and SIGHUP do what Ctrl-C does: files in hand are given back (P15)."""
-    numbers = (signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
+    """Have SIGTERM and SIGHUP do what Ctrl-C does, and no commit be torn by either (P15)."""
+    before = {
+        number: signal.signal(number, lambda *_: process.strike(KeyboardInterrupt()))
+        for number in service.STOP_SIGNALS
+    }
     try:
         yield
     finally:

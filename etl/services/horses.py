@@ -120,6 +120,7 @@ def terms(app: App, overrun: float = OVERRUN) -> Terms:
         grace=settings.stop_grace,
         mourn=mourn,
         kept=lambda: connection.own_server(settings.redis, app.config.data),
+        adopts=True,
     )
 
 

@@ -63,6 +63,9 @@ class Terms:
     mourn: Callable[[Death], None] = _no_mourning
     #: processes that may outlive a worker though it started them.
     kept: Callable[[], Collection[int]] = frozenset
+    #: whether this process adopts what a worker leaves whose groom was killed. Only for one that is a guard and
+    #: nothing else: it ends every child then that it did not have before.
+    adopts: bool = False
 
 
 class Horse:
@@ -153,6 +156,9 @@ class Crew:
 
     def __init__(self, start: Callable[[Report], None], count: int, terms: Terms = Terms()) -> None:
         self._terms = terms
+        if terms.adopts:
+            process.adopt_orphans()
+        self._others = process.children(os.getpid()) if terms.adopts else set()
         self._horses = [Horse(start, terms) for _ in range(count)]
         #: places of workers that died at a job while the queues are drained.
         self._owed: set[Horse] = set()
@@ -234,8 +240,16 @@ class Crew:
         if death := horse.reap():
             level, at = (logging.WARNING, f" at {death.job}") if death.job else (logging.INFO, "")
             log.log(level, "worker %d %s%s", death.pid, death.why, at, extra={"event": "worker_ended"})
+            if horse.slate.status is None:
+                self._end_orphans()
             self._terms.mourn(death)
         return death
+
+    def _end_orphans(self) -> None:
+        """End what was left by a worker whose groom was killed."""
+        if self._terms.adopts:
+            grooms = [horse.groom for horse in self._horses if horse.groom]
+            process.end_strays(keep={*grooms, *self._others, *self._terms.kept()})
 
 
 @contextmanager
