@@ -33,6 +33,10 @@ def _unwatched(progress: Progress) -> None:
     """Nobody watches."""
 
 
+def _unguarded(place: Place, name: str) -> None:
+    """Nobody brings the file back but the next scan."""
+
+
 @dataclass(slots=True)
 class App:
     """Everything a job needs, opened when it is first asked for."""
@@ -44,6 +48,8 @@ class App:
     #: an away location is waited for; off under `etl run`, where somebody waits for the exit code.
     waits_for_away: bool = True
     progress: Callable[[Progress], None] = _unwatched
+    #: told which file was claimed, so that it is brought back at once should this process die.
+    holds: Callable[[Place, str], None] = _unguarded
     _formats: dict[str, Format] = field(default_factory=dict)
     _locations: dict[str, Mapping[str, Location]] = field(default_factory=dict)
 

@@ -15,7 +15,7 @@ from etl.cli import common
 @click.option("--workers", type=click.IntRange(1, 64), help="How many; default: as in settings.yaml.")
 @click.option("--burst", is_flag=True, help="End when the queues are empty.")
 def command(queues: tuple[str, ...], workers: int | None, burst: bool) -> None:
-    """Work QUEUES (default: all that pipelines name) until SIGTERM or Ctrl-C.
+    """Work QUEUES (default: all that pipelines name) until SIGTERM, SIGHUP or Ctrl-C.
 
     Also looks every `scan` for files that wait without a job and for files whose worker died.
     """

@@ -21,6 +21,30 @@ from etl.files import arrivals, mover, names, notes, outbox, reasons
 from etl.files.layout import Layout
 from etl.model import Place, Reason, Seen, Status, Waiting
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Died:
+    """A file's worker died while it had it: a death is charged. `why`: "ended with code 0", …; "" if unknown."""
+
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopped:
+    """A file's worker had to stop before it was done: nothing is charged (P15)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overran:
+    """A file's worker was ended because the time limit had passed: the file fails with this reason (P14)."""
+
+    reason: Reason
+
+
+#: what became of the worker that had a file.
+Fate = Died | Stopped | Overran
+_UNSEEN = Died()
+
 #: deaths of its worker after which a file is given up, so that the rest keeps flowing.
 MOST_DEATHS = 3
 
@@ -226,8 +250,13 @@ def discard(layout: Layout, place: Place, name: str, because: str) -> Path:
     return target
 
 
-def recover(layout: Layout, place: Place, name: str, announce: outbox.Announce) -> Waiting | None:
-    """Bring back one file whose worker died; None when it is alive, was committed, or is given up as poison."""
+def recover(
+    layout: Layout, place: Place, name: str, announce: outbox.Announce, fate: Fate = _UNSEEN
+) -> Waiting | None:
+    """Bring back one file that its worker no longer has; None when it is not to be worked again.
+
+    That is: its worker lives, it was committed, or it failed: for the time limit, or as poison.
+    """
     path = layout.file(place, Status.IN_PROCESS, name)
     try:
         lock = disk.lock_regular(path)
@@ -247,29 +276,41 @@ def recover(layout: Layout, place: Place, name: str, announce: outbox.Announce) 
             return None
         if not disk.same_file(path, lock.descriptor):  # resolved, by us or by another who finished it
             return None
-        note = _charge_death(layout, place, name)
-        if note.deaths >= MOST_DEATHS:
+        note = _charge(layout, place, name, fate)
+        if reason := _given_up(note, fate):
             file = names.parse(place.pipeline, name) or names.FileName(stem=name, id="")
-            fail(Claim(layout, place, file, path, lock, note, seen(os.fstat(lock.descriptor))), _poison(note))
+            fail(Claim(layout, place, file, path, lock, note, seen(os.fstat(lock.descriptor))), reason)
             return None
         mover.shift(layout, path, place, Status.WORKING, Point.RECOVER)
         return Waiting(place=place, name=name)
 
 
-def _charge_death(layout: Layout, place: Place, name: str) -> notes.FileNote:
+def _charge(layout: Layout, place: Place, name: str, fate: Fate) -> notes.FileNote:
     """Charge a death to the attempt that died, once, however often recovery itself is interrupted."""
     note = notes.glance(layout, place, name)
-    if note.death_charged != note.attempt:
-        # whatever it noted before it died, it did not come to rest: only a person's move starts the counts anew
-        note = replace(note, deaths=note.deaths + 1, death_charged=note.attempt, ended="")
-        notes.write(layout, place, name, note, Point.NOTE_DEATH)
-    return note
+    # whatever it noted before it ended, it did not come to rest: only a person's move starts the counts anew
+    charged = replace(note, ended="")
+    if isinstance(fate, Died) and note.death_charged != note.attempt:
+        charged = replace(charged, deaths=note.deaths + 1, death_charged=note.attempt)
+    if charged != note:
+        notes.write(layout, place, name, charged, Point.NOTE_DEATH)
+    return charged
 
 
-def _poison(note: notes.FileNote) -> Reason:
+def _given_up(note: notes.FileNote, fate: Fate) -> Reason | None:
+    """Give the reason for which a file is not worked again, or None."""
+    match fate:
+        case Overran(reason=reason):
+            return reason
+        case Died(why=why) if note.deaths >= MOST_DEATHS:
+            return _poison(note, why)
+    return None
+
+
+def _poison(note: notes.FileNote, why: str) -> Reason:
     return Reason(
         summary=f"its worker died {note.deaths} times while working this file",
         impact="nothing of this file was published; all other files go on",
         next="look for what kills the worker (memory, a crashing library, os._exit in a handler), then move it back",
-        cause="the worker process ended without a word",
+        cause=f"the last time its worker {why}" if why else "the worker process ended without a word",
     )

@@ -43,6 +43,12 @@ def revive(redis: SecretStr, data: Path) -> None:
         embedded.revive(data)
 
 
+def own_server(redis: SecretStr, data: Path) -> set[int]:
+    """Give the process of the embedded server, which may be anybody's child and ends with nobody; {} for a URL."""
+    pid = embedded.process_id(data) if redis.get_secret_value() == EMBEDDED else None
+    return set() if pid is None else {pid}
+
+
 def url(redis: SecretStr, data: Path) -> SecretStr:
     """Give the URL another program (a dashboard, `rq info`) can use while `connect` is open."""
     if redis.get_secret_value() != EMBEDDED:

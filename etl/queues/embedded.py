@@ -51,6 +51,12 @@ def running(data: Path) -> Path | None:
     return socket if socket and _answers_for(data / ".etl" / "redis", socket) else None
 
 
+def process_id(data: Path) -> int | None:
+    """Give the process of the server that was last started, or None; whoever ends processes spares it."""
+    told = _process_id(data / ".etl" / "redis")
+    return int(told) if told.isdigit() else None
+
+
 # --- who needs it ------------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from etl.model import Progress
+from etl.model import Place, Progress
 
 #: the only functions a job may name; their dotted paths are a public contract.
 ALLOWED = frozenset({"etl.jobs.extract", "etl.jobs.transform", "etl.jobs.load", "etl.jobs.pull"})
@@ -61,6 +61,9 @@ class Report(Protocol):
     def progressed(self, progress: Progress) -> None:
         """Hear what the job in hand has done since it last said so."""
 
+    def holds(self, place: Place, name: str) -> None:
+        """Hear which file the job in hand has claimed: should the worker die, that one must be brought back."""
+
 
 class Unheard:
     """A report nobody listens to."""
@@ -72,4 +75,7 @@ class Unheard:
         """Say nothing."""
 
     def progressed(self, progress: Progress) -> None:
+        """Say nothing."""
+
+    def holds(self, place: Place, name: str) -> None:
         """Say nothing."""

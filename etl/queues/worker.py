@@ -24,6 +24,7 @@ from rq.exceptions import StopRequested
 from rq.timeouts import UnixSignalDeathPenalty
 from rq.worker import SimpleWorker, WorkerStatus
 
+from etl import process
 from etl.errors import EtlError, TimeUp, Unavailable
 from etl.queues import keys
 from etl.queues.job import JSON, RESULT_TTL, Job, JobQueue
@@ -79,7 +80,7 @@ class TimeLimit(UnixSignalDeathPenalty):
 
     def handle_death_penalty(self, signum: int, frame: FrameType | None) -> None:
         """Tell the job that its time is up."""
-        raise TimeUp(f"the time limit of {self._timeout} seconds has passed")
+        process.strike(process.time_up(self._timeout))
 
 
 class Worker(SimpleWorker):
@@ -161,5 +162,5 @@ class Worker(SimpleWorker):
         log.error("%s: %s", job.description or job.id, exc_info[1], exc_info=None if ours else exc_info)
 
     def _install_signal_handlers(self) -> None:
-        signal.signal(signal.SIGINT, self.request_stop)
-        signal.signal(signal.SIGTERM, self.request_stop)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self.request_stop)

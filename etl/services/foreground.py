@@ -6,6 +6,7 @@ lost job or a dead worker costs a moment and nothing else. Called by `etl run`.
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -22,7 +23,7 @@ from etl.files import names, survey
 from etl.model import Progress, Status
 from etl.queues import connection, enqueue
 from etl.queues.queue import Identity
-from etl.services import horses, mending
+from etl.services import horses, mending, service
 from etl.services.workers import Crew
 
 #: seconds between two looks at the folders.
@@ -96,6 +97,8 @@ class Workers:
 
     def announced(self) -> set[Identity]:
         """Ask the queue."""
+        # what a dead worker had in hand is brought back with the reason first, before it looks like an orphan
+        self.crew.tend()
         return self.asks()
 
     @property
@@ -117,7 +120,7 @@ def _inline(config: Config) -> Iterator[Hands]:
     app.waits_for_away = False
     own = Inline(app, queue)
     app.progress = own.add
-    with apps.serving(app):
+    with apps.serving(app), process.adopting_orphans(), _stoppable():
         yield own
 
 
@@ -127,12 +130,28 @@ def _with_workers(config: Config) -> Iterator[Hands]:
     with connection.connect(config.settings.redis, config.data) as client:
         connection.require_fit(client)
         app = App.open(config, enqueue.RedisAnnouncer(client, layouts.Layout(config.data).data_id()))
-        crew = Crew(horses.horse(config, app.queues(), waits_for_away=False), config.settings.workers)
+        start = horses.horse(config, app.queues(), waits_for_away=False)
+        crew = Crew(start, config.settings.workers, horses.terms(app))
         crew.start()
         try:
-            yield Workers(app, crew, lambda: mending.announced(client, app))
+            with _stoppable():
+                yield Workers(app, crew, lambda: mending.announced(client, app))
         finally:
             crew.stop(grace=0.5)
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """Have SIGTERM and SIGHUP do what Ctrl-C does, and no commit be torn by either (P15)."""
+    before = {
+        number: signal.signal(number, lambda *_: process.strike(KeyboardInterrupt()))
+        for number in service.STOP_SIGNALS
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 Look = Callable[[Progress, int, float], None]

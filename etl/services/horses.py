@@ -8,16 +8,20 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 
 from etl import app as apps
 from etl.app import App
 from etl.config.reading import Config
-from etl.errors import Unavailable
+from etl.errors import EtlError, Unavailable
 from etl.files import layout as layouts
+from etl.files import moves, names
+from etl.model import Place
 from etl.queues import connection, enqueue
 from etl.queues.queue import Report
-from etl.services import mending
-from etl.services.workers import Crew
+from etl.services import mending, service
+from etl.services.workers import LOOK_EVERY, OVERRUN, Crew, Death, Terms
+from etl.stages import endings
 
 log = logging.getLogger(__name__)
 
@@ -35,26 +39,96 @@ def horse(
             app = App.open(config, enqueue.RedisAnnouncer(client, data_id))
             app.waits_for_away = waits_for_away
             app.progress = report.progressed
+            app.holds = report.holds
             with apps.serving(app):
                 run_worker(client, data_id, list(queues), burst=burst, report=report)
 
     return start
 
 
+class Workers:
+    """Keeps `count` workers on the queues, and looks through the folders every `scan`: a service."""
+
+    name = "workers"
+
+    def __init__(
+        self,
+        config: Config,
+        queues: Sequence[str],
+        count: int,
+        *,
+        burst: bool = False,
+        overrun: float = OVERRUN,
+    ) -> None:
+        with ExitStack() as opened:
+            client = opened.enter_context(connection.connect(config.settings.redis, config.data))
+            connection.require_fit(client)
+            app = App.open(config, enqueue.RedisAnnouncer(client, layouts.Layout(config.data).data_id()))
+            self._opened = opened.pop_all()  # what follows opens nothing
+        queues = queues or app.queues()
+        start = horse(config, queues, waits_for_away=True, burst=burst)
+        self.crew = Crew(start, count, terms(app, overrun))
+        self.scan = _Scan(app, client)
+        log.info("%d workers on %s", count, ", ".join(queues))
+
+    def turn(self) -> float:
+        """Tend the workers, and scan if it is time."""
+        # the workers first: what a dead one had in hand must not look like anybody's orphan to the scan
+        wanted = self.crew.turn()
+        self.scan.turn()
+        return wanted
+
+    def close(self) -> None:
+        """Let jobs in hand finish for `stop_grace`, bring back what could not, and leave Redis."""
+        with self._opened:
+            self.crew.close()
+
+
 def work(config: Config, queues: Sequence[str], count: int, *, burst: bool) -> None:
     """Keep `count` workers on the queues until a signal comes; with `burst`, until the queues are empty."""
-    with connection.connect(config.settings.redis, config.data) as client:
-        connection.require_fit(client)
-        app = App.open(config, enqueue.RedisAnnouncer(client, layouts.Layout(config.data).data_id()))
-        crew = Crew(horse(config, queues or app.queues(), waits_for_away=True, burst=burst), count)
-        scan = _Scan(app, client)
-        if burst:
-            scan.turn()
-            crew.start()
-            crew.drain()
+    workers = Workers(config, queues, count, burst=burst)
+    if not burst:
+        return service.keep(workers)
+    with service.Stop() as stop:
+        try:
+            workers.scan.turn()
+            workers.crew.start()
+            while not stop.asked and workers.crew.drain():
+                stop.wait(LOOK_EVERY)
+        finally:
+            workers.close()
+    return None
+
+
+def terms(app: App, overrun: float = OVERRUN) -> Terms:
+    """Give the terms for a crew that works for `app`: files of dead workers are brought back at once."""
+    settings = app.config.settings
+
+    def mourn(death: Death) -> None:
+        if death.file is None:
+            return
+        place, name = death.file
+        try:
+            back = moves.recover(app.layout, place, name, app.announce, _fate(app, place, death))
+        except (EtlError, OSError) as error:
+            log.warning("%s/%s is left to the next scan: %s", place, names.printable(name), error)
         else:
-            log.info("%d workers on %s", count, ", ".join(queues or app.queues()))
-            crew.watch(also=scan.turn)
+            app.announce([back] if back else [])
+
+    return Terms(
+        overrun=overrun,
+        grace=settings.stop_grace,
+        mourn=mourn,
+        kept=lambda: connection.own_server(settings.redis, app.config.data),
+        adopts=True,
+    )
+
+
+def _fate(app: App, place: Place, death: Death) -> moves.Fate:
+    if death.overran:
+        told = "it did not stop when its time limit had passed, so its worker was ended"
+        return moves.Overran(reason=endings.timeout(app, place, told))
+    return moves.Stopped() if death.stopped else moves.Died(why=death.why)
 
 
 class _Scan:

@@ -13,7 +13,7 @@ import signal
 import time
 from collections.abc import Callable
 from types import FrameType
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from etl.errors import EtlError
 
@@ -58,8 +58,15 @@ def _turn(service: Service) -> float:
     return AFTER_TROUBLE
 
 
+def asked() -> int:
+    """Tell how often the service that runs here was asked to stop; who is asked twice does not finish anything."""
+    return Stop.current.asked if Stop.current else 0
+
+
 class Stop:
     """Waits that end at once when somebody asks to stop: a signal, or `wake` from another thread."""
+
+    current: ClassVar[Stop | None] = None
 
     def __init__(self) -> None:
         self.asked = 0
@@ -68,9 +75,11 @@ class Stop:
 
     def __enter__(self) -> Stop:
         self._before = {number: signal.signal(number, self._ask) for number in STOP_SIGNALS}
+        Stop.current = self
         return self
 
     def __exit__(self, *_: object) -> None:
+        Stop.current = None
         for number, handler in self._before.items():
             signal.signal(number, handler)
         os.close(self._read)

@@ -1,175 +1,172 @@
-"""The guard of the workers: forks them, holds them to their time limits, replaces the dead.
+"""The guard of the workers: forks a groom for each, replaces the dead, and tells what each had in hand.
 
-Knows nothing of jobs but their time limits, never imports rq, starts no thread, lets no worker outlive it.
-`etl run` calls `tend` in its own loop, `etl worker` calls `watch`.
+Knows nothing of jobs, never imports rq, starts no thread, lets no worker outlive it: the time limits and the end
+of everything a worker started are its groom's. `etl run` calls `tend` in its own loop, `etl worker` gives turns.
 """
 
 from __future__ import annotations
 
 import logging
-import mmap
 import os
 import signal
-import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
 from etl import process
-from etl.errors import EtlError
-from etl.model import Progress
+from etl.model import Place, Progress
 from etl.queues.queue import Report
+from etl.services import groom, service
 from etl.services.respawn import Respawn
+from etl.services.slate import Slate
 
 log = logging.getLogger(__name__)
 
-#: seconds a job may go on after its own time limit has told it to stop.
-OVERRUN = 10.0
+#: seconds a job may go on after its own time limit has told it to stop; one more, and nothing of it exists (P14).
+OVERRUN = 9.0
 #: seconds given to jobs in hand when the guard is asked to stop.
 GRACE = 60.0
-_LOOK_EVERY = 0.05
-_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+#: seconds a groom may take to end what its worker started.
+_END_WITHIN = 10.0
+#: seconds between two looks at the workers.
+LOOK_EVERY = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Death:
-    """A worker that ended though nobody asked it to."""
+    """A worker that ended though its queues were not empty, or that had to be ended."""
 
     pid: int
     why: str
     #: what it was doing; "" when it was waiting.
     job: str
+    #: place and name of the file it had claimed.
+    file: tuple[Place, str] | None = None
+    #: it was ended because its time limit had passed; because we had to stop.
+    overran: bool = False
+    stopped: bool = False
 
 
-class Slate:
-    """What a worker writes and its guard reads, in memory both share: the job in hand, its deadline, its progress."""
+def _no_mourning(death: Death) -> None:
+    """Leave what it had in hand to the next scan."""
 
-    #: bytes of the deadline and of the three counts of progress.
-    _DEADLINE, _NUMBERS = 8, 32
 
-    def __init__(self) -> None:
-        self._memory = mmap.mmap(-1, mmap.PAGESIZE)
-        self._deadline = memoryview(self._memory)[: self._DEADLINE].cast("d")
-        self._counts = memoryview(self._memory)[self._DEADLINE : self._NUMBERS].cast("q")
-        self._guard = os.getpid()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """How a crew is kept. Times in seconds."""
 
-    def started(self, job: str, timeout: int) -> None:
-        """Note the job, then by when it must be over."""
-        if os.getppid() != self._guard:
-            # where the kernel does not end us together with our guard, we begin nothing without it
-            os._exit(1)
-        self._memory[self._NUMBERS :] = job.encode()[:500].ljust(mmap.PAGESIZE - self._NUMBERS, b"\0")
-        self._deadline[0] = time.monotonic() + timeout
-
-    def ended(self) -> None:
-        """Wipe the deadline."""
-        self._deadline[0] = 0.0
-
-    def progressed(self, progress: Progress) -> None:
-        """Add to what this worker has done since it was first forked."""
-        for index, done in enumerate((progress.rows, progress.units, progress.held_back)):
-            self._counts[index] += done
-
-    @property
-    def progress(self) -> Progress:
-        """Give what was done so far."""
-        rows, units, held_back = self._counts
-        return Progress(rows=rows, units=units, held_back=held_back)
-
-    @property
-    def job(self) -> str:
-        """Say what is in hand, or ""."""
-        return (
-            self._memory[self._NUMBERS :].rstrip(b"\0").decode(errors="replace") if self._deadline[0] else ""
-        )
-
-    def overrun(self) -> float:
-        """Give the seconds the job in hand is over its limit; 0 or less when all is well."""
-        return time.monotonic() - self._deadline[0] if self._deadline[0] else 0.0
+    overrun: float = OVERRUN
+    grace: float = GRACE
+    #: told of every death once nothing of that worker is left: the file it had can be brought back.
+    mourn: Callable[[Death], None] = _no_mourning
+    #: processes that may outlive a worker though it started them.
+    kept: Callable[[], Collection[int]] = frozenset
+    #: whether this process adopts what a worker leaves whose groom was killed. Only for one that is a guard and
+    #: nothing else: it ends every child then that it did not have before.
+    adopts: bool = False
 
 
 class Horse:
-    """One worker's place in the crew: the process that fills it now, and when it may be filled again."""
+    """One worker's place in the crew: the groom that fills it now, and when it may be filled again."""
 
-    def __init__(self) -> None:
+    def __init__(self, start: Callable[[Report], None], terms: Terms) -> None:
         self.slate = Slate()
-        self.pid = 0
+        self.groom = 0
+        self._duty = groom.Duty(start=start, slate=self.slate, overrun=terms.overrun, kept=terms.kept)
         self._respawn = Respawn()
+        self._told_to_end = False
 
-    def fork(self, start: Callable[[Report], None]) -> None:
-        """Fork a process that calls `start`, unless its predecessors keep ending at once."""
+    def fork(self) -> None:
+        """Have a groom fork a worker, unless its predecessors keep ending at once."""
         if not self._respawn.due:
             return
         self._respawn.started()
-        self.slate.ended()
+        self.slate.wipe()
+        self._told_to_end = False
         guard = os.getpid()
-        # a stop signal must not meet our guard's handlers in the child
-        signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
+        ears, ready = os.pipe()
+        # a signal must not meet our guard's handlers in the child
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, groom.HELD_OFF)
         try:
-            self.pid = os.fork()
-            if self.pid == 0:
-                _live(start, self.slate, guard)
+            self.groom = os.fork()
+            if self.groom == 0:
+                os.close(ears)
+                groom.live(self._duty, guard, ready)
         finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            os.close(ready)
+        os.read(ears, 1)  # a byte, or nothing if it is dead already
+        os.close(ears)
 
     def reap(self) -> Death | None:
-        """Bury the process if it has ended, and end what it left behind; None while it lives."""
-        pid, status = os.waitpid(self.pid, os.WNOHANG)
+        """Bury the groom if it has ended, and with it the worker; None while it lives."""
+        pid, status = os.waitpid(self.groom, os.WNOHANG)
         if pid == 0:
             return None
-        self.kill()
+        self.groom = 0
+        if self.slate.status is None:  # the groom itself was killed: the kernel ends its worker
+            _wait_for_end(self.slate.pid)
+        else:
+            status = self.slate.status
         code = os.waitstatus_to_exitcode(status)
-        why = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
-        death = Death(pid=pid, why=why, job=self.slate.job)
         self._respawn.ended(killed=code == -signal.SIGKILL)
-        self.pid = 0
-        return death
+        return Death(
+            pid=self.slate.pid,
+            why=f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}",
+            job=self.slate.job,
+            file=self.slate.file,
+            overran=self.slate.has_overrun,
+            stopped=self._told_to_end,
+        )
+
+    def finish(self) -> None:
+        """Ask the worker to end after the job in hand."""
+        if self.groom:
+            os.kill(self.groom, groom.FINISH)
+
+    def end(self) -> None:
+        """Have the worker and everything it started ended now."""
+        if self.groom:
+            self._told_to_end = True
+            os.kill(self.groom, groom.END)
 
     def kill(self) -> None:
-        """End the process and everything it started, whatever their code catches."""
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
+        """End a groom that does not come to an end."""
+        if self.groom:
+            os.kill(self.groom, signal.SIGKILL)
 
 
-def _live(start: Callable[[Report], None], slate: Slate, guard: int) -> None:
-    """Be the worker; never return into the guard's code."""
-    code = 1
-    try:
-        os.setsid()
-        process.die_with_parent(guard)
-        for number in (*_STOP_SIGNALS, signal.SIGALRM, signal.SIGCHLD, signal.SIGHUP):
-            signal.signal(number, signal.SIG_DFL)
-        signal.set_wakeup_fd(-1)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        start(slate)
-        code = 0
-    except EtlError as error:  # it says all there is to say; the guard starts another
-        log.warning("worker %d ended: %s", os.getpid(), error)
-    except BaseException:
-        log.exception("worker %d ended", os.getpid())
-    finally:
-        with suppress(OSError, ValueError):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(code)
+def _wait_for_end(pid: int, within: float = 2.0) -> None:
+    """Wait until a worker whose groom was killed is gone, so that what it had locked is free."""
+    until = time.monotonic() + within
+    while pid and process.lives(pid) and time.monotonic() < until:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+        time.sleep(LOOK_EVERY / 10)
 
 
 class Crew:
-    """N workers and the one who tends them. Start it before the calling process has any thread."""
+    """N workers and the one who tends them: a service. Start it before the calling process has any thread."""
 
-    def __init__(self, start: Callable[[Report], None], count: int, *, overrun: float = OVERRUN) -> None:
-        self._start = start
-        self._overrun = overrun
-        self._horses = [Horse() for _ in range(count)]
-        self._asked_to_stop = 0
+    name = "workers"
+
+    def __init__(self, start: Callable[[Report], None], count: int, terms: Terms = Terms()) -> None:
+        self._terms = terms
+        if terms.adopts:
+            process.adopt_orphans()
+        self._others = process.children(os.getpid()) if terms.adopts else set()
+        self._horses = [Horse(start, terms) for _ in range(count)]
+        #: places of workers that died at a job while the queues are drained.
+        self._owed: set[Horse] = set()
 
     @property
     def pids(self) -> list[int]:
         """Give the process ids of the workers there are."""
-        return [horse.pid for horse in self._horses if horse.pid]
+        return [horse.slate.pid for horse in self._horses if horse.groom]
 
     @property
     def progress(self) -> Progress:
@@ -184,69 +181,88 @@ class Crew:
     def start(self) -> None:
         """Fork the workers that are not there yet."""
         for horse in self._horses:
-            if not horse.pid:
-                horse.fork(self._start)
+            if not horse.groom:
+                horse.fork()
 
     def tend(self) -> list[Death]:
-        """End who overran, replace who died, and tell of each; call it several times a second."""
-        deaths = []
-        self._end_overrun()
-        for horse in self._horses:
-            if horse.pid and (death := horse.reap()):
-                log.warning("worker %d %s%s", death.pid, death.why, f" at {death.job}" if death.job else "")
-                deaths.append(death)
-            if not horse.pid:
-                horse.fork(self._start)
+        """Replace who died, and tell of each; call it several times a second."""
+        deaths = self._bury()
+        self.start()
         return deaths
 
-    def _end_overrun(self) -> None:
+    def drain(self) -> bool:
+        """Bury who ended and replace only who died at a job; tell whether there is anybody left to wait for."""
         for horse in self._horses:
-            if horse.pid and horse.slate.overrun() > self._overrun:
-                log.error("%s is over its time limit: worker %d is ended", horse.slate.job, horse.pid)
-                horse.kill()
+            if horse.groom and (death := self._reap(horse)) and death.job:
+                self._owed.add(horse)
+            if horse in self._owed:
+                horse.fork()
+            if horse.groom:
+                self._owed.discard(horse)
+        return bool(self._owed) or any(horse.groom for horse in self._horses)
+
+    def turn(self) -> float:
+        """Tend the workers."""
+        self.tend()
+        return LOOK_EVERY
+
+    def close(self) -> None:
+        """Stop."""
+        self.stop(self._terms.grace)
 
     def stop(self, grace: float = GRACE) -> None:
-        """Let the workers finish the job in hand for `grace` seconds, then end and bury them all."""
-        for pid in self.pids:
-            os.kill(pid, signal.SIGTERM)
-        until = time.monotonic() + grace
-        while self._bury() and time.monotonic() < until and self._asked_to_stop < 2:
-            time.sleep(_LOOK_EVERY)
-        for horse in self._horses:
-            if horse.pid:
+        """Let the workers finish the job in hand for `grace` seconds or until a signal, then end and bury them all."""
+        with _impatience() as asked:
+            for horse in self._horses:
+                horse.finish()
+            self._wait(lambda: asked() or service.asked() > 1, grace)
+            for horse in self._horses:
+                horse.end()
+            self._wait(lambda: False, _END_WITHIN)
+            for horse in self._horses:
                 horse.kill()
-        while self._bury():
-            time.sleep(_LOOK_EVERY)
+            self._wait(lambda: False, _END_WITHIN)
 
-    def _bury(self) -> int:
-        """Bury the workers that have ended and count those that have not."""
-        for horse in self._horses:
-            if horse.pid:
-                horse.reap()
-        return len(self.pids)
+    def _wait(self, enough: Callable[[], bool], within: float) -> None:
+        """Wait until all have ended."""
+        until = time.monotonic() + within
+        self._bury()
+        while any(horse.groom for horse in self._horses) and time.monotonic() < until and not enough():
+            time.sleep(LOOK_EVERY / 5)
+            self._bury()
 
-    def drain(self) -> None:
-        """Wait until every worker has ended by itself; nobody is replaced."""
-        while self._bury():
-            self._end_overrun()
-            time.sleep(_LOOK_EVERY)
+    def _bury(self) -> list[Death]:
+        """Bury the workers that have ended."""
+        return [death for horse in self._horses if horse.groom and (death := self._reap(horse))]
 
-    def watch(self, also: Callable[[], None] = lambda: None, grace: float = GRACE) -> None:
-        """Start the crew and tend it until SIGTERM or SIGINT, then stop it; a second signal stops at once.
+    def _reap(self, horse: Horse) -> Death | None:
+        """Bury one worker if it has ended, and have what it held brought back."""
+        if death := horse.reap():
+            level, at = (logging.WARNING, f" at {death.job}") if death.job else (logging.INFO, "")
+            log.log(level, "worker %d %s%s", death.pid, death.why, at, extra={"event": "worker_ended"})
+            if horse.slate.status is None:
+                self._end_orphans()
+            self._terms.mourn(death)
+        return death
 
-        `also` is called in every turn.
-        """
-        before = {number: signal.signal(number, self._ask_to_stop) for number in _STOP_SIGNALS}
-        try:
-            self.start()
-            while not self._asked_to_stop:
-                self.tend()
-                also()
-                time.sleep(_LOOK_EVERY)
-        finally:
-            self.stop(grace)
-            for number, handler in before.items():
-                signal.signal(number, handler)
+    def _end_orphans(self) -> None:
+        """End what was left by a worker whose groom was killed."""
+        if self._terms.adopts:
+            grooms = [horse.groom for horse in self._horses if horse.groom]
+            process.end_strays(keep={*grooms, *self._others, *self._terms.kept()})
 
-    def _ask_to_stop(self, number: int, frame: FrameType | None) -> None:
-        self._asked_to_stop += 1
+
+@contextmanager
+def _impatience() -> Iterator[Callable[[], bool]]:
+    """Tell inside whether a stop signal came; none of them does anything else there."""
+    came: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+
+    before = {number: signal.signal(number, note) for number in service.STOP_SIGNALS}
+    try:
+        yield lambda: bool(came)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from etl import process
 from etl.config.reading import PipelineConfig
 from etl.config.schema import Transform
 from etl.errors import ConfigError, Final, Retryable
@@ -65,7 +67,12 @@ def load(pipeline: PipelineConfig) -> Handler | None:
 
 def units(handler: Handler, row: dict[str, Any], file: File) -> Iterator[dict[str, Any]]:
     """Give the units a handler makes of one row; anything it raises but our own is the row's trouble."""
-    made = handler(row, file)
+    owner = os.getpid()
+    try:
+        made = handler(row, file)
+    finally:
+        # a copy of us that the handler forked must not go on and write this file a second time
+        process.end_if_forked(owner)
     if made is None:
         return
     for unit in made if isinstance(made, list | tuple) else (made,):
@@ -103,6 +110,7 @@ def _module(path: Path, pipeline: PipelineConfig) -> ModuleType:
         module = ModuleType(f"etl_handler_{path.stem}_{key[:12]}")
         module.__file__ = str(path)
         sys.modules[module.__name__] = module
+        owner = os.getpid()
         try:
             exec(compile(code, str(path), "exec"), module.__dict__)  # noqa: S102 - the operator's own code
         except (Exception, SystemExit) as error:  # the edge: whatever an import of user code raises
@@ -110,6 +118,8 @@ def _module(path: Path, pipeline: PipelineConfig) -> ModuleType:
             raise _wrong(
                 pipeline, f"{path.name} cannot be imported: {type(error).__name__}: {error}"
             ) from error
+        finally:
+            process.end_if_forked(owner)
         _modules[key] = module
     return _modules[key]
 

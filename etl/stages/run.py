@@ -59,6 +59,7 @@ def _perform(app: App, waiting: Waiting, work: Work) -> Outcome:
 def _claim_and_work(app: App, waiting: Waiting, work: Work) -> Outcome:
     try:
         with moves.claim(app.layout, waiting, app.announce) as claim:
+            app.holds(claim.place, claim.name)
             return _ending(app, claim, work)
     except Final as error:  # it cannot even be claimed: a link, a pipe, a damaged note
         reason = endings.reason(app, waiting.place, error)
@@ -100,6 +101,10 @@ def _ending(app: App, claim: Claim, work: Work) -> Outcome:
         if not disk.same_file(claim.path, claim.descriptor):
             return Resolved(count=0, said="it was done when its time was up")
         return _fail(claim, endings.timeout(app, place, str(error)))
+    except KeyboardInterrupt:  # P15: Ctrl-C where the job runs in the foreground; the attempt does not count
+        with process.undisturbed():
+            moves.give_back(claim)
+        raise
     except Final as error:
         return _fail(claim, endings.reason(app, place, error))
     except OSError as error:

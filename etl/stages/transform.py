@@ -21,7 +21,7 @@ from etl.files.moves import Claim
 from etl.formats import unpack
 from etl.formats.format import Format, Reading, open_format
 from etl.model import Place, Reason, Resolved, Stage, Status
-from etl.stages import endings, handlers
+from etl.stages import endings, handlers, leftovers
 from etl.stages.publishing import HeldBack, UnitFiles
 from etl.stages.schema import UnitSchema
 from etl.stages.splitting import Splitter
@@ -48,7 +48,8 @@ def work(app: App, claim: Claim) -> Resolved:
             staging.commit(replace(claim.note, ended=Status.RESOLVED, said=said), app.announce)
         return Resolved(count=0, said=said)
     with _staging(app, claim) as staging:
-        splitter = _split(app, pipeline, claim, life, staging)
+        with leftovers.none_left(discreet=bool(pipeline.spec.redact)):
+            splitter = _split(app, pipeline, claim, life, staging)
         note = _note(claim, life, splitter)
         _explain_held_back(app, claim, splitter, life)
         claim.check_unchanged()

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import redis
 
+from etl.model import Place, Stage
 from etl.queues import census, connection, enqueue, keys, worker
 from etl.queues.queue import Report
 from etl.services import workers
@@ -22,11 +23,11 @@ from tests.queue_helpers import DATA_ID, EMBEDDED, kill, lives, provide_jobs, wa
 
 GUARD = """
 import os, time
-from etl.services import workers
+from etl.services import service, workers
 def horse(report):
     os.write(1, b"%d\\n" % os.getpid())
     time.sleep(600)
-workers.Crew(horse, 2).watch()
+service.keep(workers.Crew(horse, 2))
 """
 
 
@@ -46,7 +47,7 @@ def crews() -> Iterator[Callable[..., workers.Crew]]:
     made: list[workers.Crew] = []
 
     def make(start: Callable[[Report], None], count: int = 1, **options: Any) -> workers.Crew:
-        made.append(workers.Crew(start, count, **options))
+        made.append(workers.Crew(start, count, workers.Terms(**options)))
         made[-1].start()
         return made[-1]
 
@@ -181,6 +182,69 @@ def test_a_job_that_overruns_is_ended_whatever_it_does_and_the_next_runs(
     assert not (tmp_path / "hangs").exists()
 
 
+def test_a_guard_that_is_busy_delays_no_deadline(
+    client: redis.Redis, data: Path, monkeypatch: pytest.MonkeyPatch, crews: Any
+) -> None:
+    provide_jobs(monkeypatch, transform=never_ends_in_c)
+    [pid] = crews(works_for(data), overrun=0.3).pids
+    announce(client, "hangs", timeout=1)
+    wait_until(lambda: not lives(pid), "the worker is ended though nobody tends it")
+
+
+def test_the_guard_learns_which_file_a_dead_worker_had_once_nothing_of_it_runs(
+    crews: Any, tmp_path: Path
+) -> None:
+    place = Place(pipeline="books", stage=Stage.LOAD, location="lite")
+    name = os.fsdecode(b"caf\xe9 \xc3\xa9.csv")
+
+    def holds(report: Report) -> None:
+        report.started("load books/x", 60)
+        report.holds(place, name)
+        (tmp_path / "child").write_text(str(subprocess.Popen(["sleep", "600"], start_new_session=True).pid))
+        os.kill(os.getpid(), signal.SIGUSR2)
+
+    seen: list[tuple[workers.Death, bool]] = []
+    crew = crews(
+        holds, mourn=lambda death: seen.append((death, lives(int((tmp_path / "child").read_text()))))
+    )
+    wait_tending(crew, lambda: seen, "the death is seen")
+    death, child_lives = seen[0]
+    assert death.file == (place, name)
+    assert death.why == "was ended by SIGUSR2"
+    assert (death.job, death.overran, death.stopped, child_lives) == ("load books/x", False, False, False)
+
+
+def test_a_worker_that_had_its_file_ended_before_it_died_holds_none(crews: Any) -> None:
+    def done(report: Report) -> None:
+        report.started("load books/x", 60)
+        report.holds(Place(pipeline="books", stage=Stage.LOAD), "x")
+        report.ended()
+        os._exit(3)
+
+    [death] = wait_until(crews(done).tend, "the death is seen")
+    assert (death.file, death.job, death.why) == (None, "", "ended with code 3")
+
+
+def test_what_may_outlive_a_worker_does(crews: Any, tmp_path: Path) -> None:
+    def server() -> set[int]:
+        told = tmp_path / "server"
+        return {int(told.read_text())} if told.exists() else set()
+
+    def starts_a_server(report: Report) -> None:
+        started = subprocess.Popen(["sleep", "600"], start_new_session=True)
+        (tmp_path / "server").write_text(str(started.pid))
+        time.sleep(600)
+
+    crew = crews(starts_a_server, kept=server)
+    [pid] = crew.pids
+    wait_until(server, "there is a server")
+    os.kill(pid, signal.SIGKILL)
+    wait_until(crew.tend, "the death is seen")
+    [outlived] = server()
+    assert lives(outlived)
+    os.kill(outlived, signal.SIGKILL)
+
+
 def test_a_time_limit_reaches_well_behaved_code_as_an_exception(
     client: redis.Redis, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, crews: Any
 ) -> None:
@@ -272,7 +336,7 @@ def test_a_killed_guard_leaves_no_worker() -> None:
         wait_until(lambda pid=pid: not lives(pid), f"worker {pid} is gone")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_watching_guard_ends_its_workers_and_then_itself(number: signal.Signals) -> None:
     with subprocess.Popen([sys.executable, "-c", GUARD], stdout=subprocess.PIPE, text=True) as guard:
         assert guard.stdout
