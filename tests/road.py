@@ -207,6 +207,15 @@ class Road:
         """Look for whatever may never be once nobody works: lost, doubled and half-done things."""
         return [str(finding) for finding in self.findings()]
 
+    def look(self) -> list[fsck.Finding]:
+        """Give what `etl fsck` finds in the folders as they are; none is made first."""
+        app = fsck.open_app(reading.read(self.root / "config"), InlineAnnouncer())
+        return list(fsck.walk(app, scope=fsck.Scope(pause=0, deep=True)))
+
+    def fix(self) -> list[str]:
+        """Do what `etl fsck --fix` does, and give what it says it did."""
+        return [did for one in self.findings() if one.fix and (did := one.fix())]
+
     def findings(self, **scope: Any) -> list[fsck.Finding]:
         """Give what `etl fsck` finds; nobody works, so one look is enough."""
         with self.opened() as app:

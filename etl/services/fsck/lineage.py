@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 
 from etl import disk
 from etl.files import notes
 from etl.model import Place, Stage, Status
 from etl.services.fsck.finding import Finding
-from etl.services.fsck.tree import Tree, piece
+from etl.services.fsck.tree import Piece, Tree, piece
 
 _TAKEN = "if somebody took it out, move it below data/archive/"
 
@@ -43,7 +44,7 @@ def unit_files(tree: Tree) -> Iterator[Finding]:
             continue
         for ordinal in range(1, note.children + 1):
             child = file.child(ordinal, note.generation)
-            if not tree.has_at_stage(Stage.LOAD, piece(child)):
+            if not tree.has(load, piece(child)):
                 yield Finding(
                     promise="P1",
                     check="lost",
@@ -68,10 +69,16 @@ def held_back(tree: Tree) -> Iterator[Finding]:
                 promise="P1",
                 check="lost",
                 place=str(transform),
-                name=f"{bad.stem}~{bad.id}-{bad.part}",
+                name=_noted_name(tree, transform, piece(bad)) or str(bad),
                 what=f"is nowhere: {note.held_back:,} rows were held back in it from {name}",
                 next=f"correct {name} and move it to {transform}/working: all its rows are read anew; {_TAKEN}",
             )
+
+
+def _noted_name(tree: Tree, place: Place, wanted: Piece) -> str:
+    """Give the name under which a file was noted: what is held back may be of any format."""
+    noted = tree.file_notes[place]
+    return next((name for name in noted if (file := tree.file(name)) and piece(file) == wanted), "")
 
 
 def unworked(tree: Tree) -> Iterator[Finding]:
@@ -95,9 +102,7 @@ def lost(tree: Tree) -> Iterator[Finding]:
     for place in tree.places:
         for name in tree.file_notes[place]:
             file = tree.file(name)
-            if file is None or file.id in stale or tree.has_at_stage(place.stage, piece(file)):
-                continue
-            if not _is_sent_back(tree, place, name):
+            if file and file.id not in stale and not _is_accounted_for(tree, place, piece(file)):
                 yield _lost(tree, place, name, file.id)
     noted = {file.id for place in tree.places for name in tree.file_notes[place] if (file := tree.file(name))}
     for file_id in tree.sources.keys() - noted - tree.ids() - stale:
@@ -120,10 +125,14 @@ def _lost(tree: Tree, place: Place, name: str, file_id: str) -> Finding:
     )
 
 
-def _is_sent_back(tree: Tree, place: Place, name: str) -> bool:
-    """Tell a file that somebody moved to an earlier stage, where it waits."""
-    file = tree.file(name)
-    return place.stage is not Stage.EXTRACT and file is not None and tree.waits(piece(file))
+def _is_accounted_for(tree: Tree, place: Place, wanted: Piece) -> bool:
+    """Tell whether a file is where its note is, or waits where somebody moved it.
+
+    A location's copy that was moved to load itself is a matter between load's note and the location.
+    """
+    if tree.has(place, wanted) or (place.stage is not Stage.EXTRACT and tree.waits(wanted)):
+        return True
+    return bool(place.location) and tree.has(replace(place, location=""), wanted)
 
 
 def _registered_twice(tree: Tree) -> set[str]:

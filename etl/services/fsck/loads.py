@@ -60,7 +60,7 @@ def _bad_file(tree: Tree, own: Place, name: str, file: names.FileName, count: in
         return
     yield Finding(
         promise="P16",
-        check="held-back-lost",
+        check="lost",
         place=str(own),
         name=str(bad),
         what=f"is nowhere: {count:,} units of {name} were held back in it",

@@ -40,10 +40,10 @@ CHECKS: tuple[Callable[[Tree], Iterator[Finding]], ...] = (
     lineage.unit_files,
     lineage.held_back,
     lineage.unworked,
-    lineage.lost,
-    lineage.discards,
     loads.refused,
     loads.held_back,
+    lineage.lost,
+    lineage.discards,
 )
 
 

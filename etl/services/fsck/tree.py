@@ -91,10 +91,6 @@ class Tree:
         """Tell whether a file is accounted for at a place: in a status folder, an outbox or the archive."""
         return wanted in self.pieces(place) or wanted in self.elsewhere[place] or wanted in self.archived
 
-    def has_at_stage(self, stage: Stage, wanted: Piece) -> bool:
-        """Tell whether a file is accounted for at a stage or at one of its locations."""
-        return any(self.has(place, wanted) for place in self.places if place.stage is stage)
-
     def waits(self, wanted: Piece) -> bool:
         """Tell whether a file is still to be worked somewhere."""
         on_its_way = {Status.WORKING, Status.IN_PROCESS}

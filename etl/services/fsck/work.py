@@ -50,14 +50,20 @@ def _put_copy_away(tree: Tree, place: Place, name: str, statuses: list[Status]) 
                 return ""
         except OSError:
             return ""
-        return f"put the copy in {copy.parent.name}/ away" if mover.put_away(layout, place, copy) else ""
+        if not mover.put_away(layout, place, copy):
+            return ""
+        mover.put_away(layout, place, copy.with_name(f"{name}.reason.json"))
+        return f"put the copy in {copy.parent.name}/ away"
 
     return fix
 
 
 def orphans(tree: Tree) -> Iterator[Finding]:
     """P6: whoever has a file in `in_process/` has locked it."""
+    committed = {(box.place, box.name) for box in tree.outboxes}
     for place, name in tree.orphans:
+        if (place, name) in committed:
+            continue  # its work is done: whoever finishes its outbox resolves it
         yield Finding(
             promise="P6",
             check="orphan",
