@@ -293,6 +293,18 @@ def lock_regular(path: Path) -> Lock | None:
     return _try_lock(os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC))
 
 
+def is_locked(path: Path) -> bool:
+    """Tell whether somebody has locked a regular file, or raise OSError; makes nothing and waits for nobody."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def lock_path(path: Path) -> Lock | None:
     """Lock a lock file of our own, made if need be; None when another has it."""
     return _try_lock(_open_lock_file(path))

@@ -165,6 +165,32 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """One unit file that a location has, as the location itself recorded it."""
+
+    file: str
+    generation: int
+    part: str
+    #: units written.
+    count: int
+    #: how many units it refused.
+    rejected: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excess:
+    """More rows of one generation of a source file than a location may have."""
+
+    file: str
+    generation: int
+    rows: int
+    #: units that its keys say were loaded.
+    counted: int
+    #: the generation that counts; rows of a lower one should be gone.
+    current: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
     """The file is done; `count` jobs were announced or units inserted. 0 is a fine count."""
 

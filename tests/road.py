@@ -11,7 +11,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,11 +23,11 @@ import yaml
 from etl import app as apps
 from etl.app import App
 from etl.config import reading
-from etl.files import arrivals, moves, names, notes, outbox, reasons, survey
+from etl.files import arrivals, moves, names, notes, survey
 from etl.files.layout import Layout
 from etl.model import Outcome, Place, Stage, Status, Waiting
 from etl.queues.enqueue import InlineAnnouncer
-from etl.services import mending
+from etl.services import fsck, mending
 from etl.stages import run
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -206,56 +205,21 @@ class Road:
 
     def broken_promises(self) -> list[str]:
         """Look for whatever may never be once nobody works: lost, doubled and half-done things."""
-        return [*self._twins(), *self._left_behind(), *self._unexplained(), *self._lost_children()]
+        return [str(finding) for finding in self.findings()]
 
-    def _lying(self) -> dict[tuple[Place, str], list[Status]]:
-        found: dict[tuple[Place, str], list[Status]] = defaultdict(list)
-        for place in self.places():
-            for status in Status:
-                for name in survey.listing(self.layout, place, status):
-                    found[place, name].append(status)
-        return found
+    def look(self) -> list[fsck.Finding]:
+        """Give what `etl fsck` finds in the folders as they are; none is made first."""
+        app = fsck.open_app(reading.read(self.root / "config"), InlineAnnouncer())
+        return list(fsck.walk(app, scope=fsck.Scope(pause=0, deep=True)))
 
-    def _twins(self) -> Iterator[str]:
-        for (place, name), statuses in self._lying().items():
-            if len(statuses) > 1:
-                yield f"{place}: {name} is in {' and '.join(statuses)}"
-            if Status.IN_PROCESS in statuses:
-                yield f"{place}: {name} is still in process"
+    def fix(self) -> list[str]:
+        """Do what `etl fsck --fix` does, and give what it says it did."""
+        return [did for one in self.findings() if one.fix and (did := one.fix())]
 
-    def _left_behind(self) -> Iterator[str]:
-        for place in self.places():
-            yield from (f"{place}: outbox {folder.name}" for _, folder in outbox.pending(self.layout, place))
-            yield from (f"{place}: staging {path.name}" for path in self.layout.staging(place).iterdir())
-
-    def _unexplained(self) -> Iterator[str]:
-        for place in self.places():
-            failed = survey.listing(self.layout, place, Status.FAILED)
-            yield from (
-                f"{place}: {name} failed without a reason"
-                for name in failed
-                if not reasons.read(self.layout, place, name).get("summary")
-            )
-            for reason in self.layout.status(place, Status.FAILED).glob("*.reason.json"):
-                if not (reason.parent / reason.name.removesuffix(".reason.json")).exists():
-                    yield f"{place}: {reason.name} explains a file that is not there"
-
-    def _lost_children(self) -> Iterator[str]:
-        """A resolved source file is known to the stage after it, and every unit file it says it made exists."""
-        lying = self._lying()
-        extract, transform, load = (self.place(stage) for stage in ("extract", "transform", "load"))
-        for (place, name), statuses in lying.items():
-            file = names.parse(self.pipeline, name)
-            if file is None or statuses != [Status.RESOLVED]:
-                continue
-            if place == extract and (transform, name) not in lying:
-                yield f"{transform}: {name} was extracted and is nowhere"
-            if place == transform:
-                note = notes.read(self.layout, place, name)
-                for ordinal in range(1, note.children + 1):
-                    child = str(file.child(ordinal, note.generation))
-                    if (load, child) not in lying:
-                        yield f"{load}: {child} was made and is nowhere"
+    def findings(self, **scope: Any) -> list[fsck.Finding]:
+        """Give what `etl fsck` finds; nobody works, so one look is enough."""
+        with self.opened() as app:
+            return list(fsck.walk(app, scope=fsck.Scope(pause=0, deep=True, **scope)))
 
 
 def _waiting(function: str, arguments: Mapping[str, Any]) -> Waiting:

@@ -22,6 +22,7 @@ VERBS = {
     "discard": ("Daily", "move failed files into the archive, with your reason"),
     "init": ("Set-up", "write a commented starter configuration"),
     "check": ("Set-up", "try everything that can be set up wrong, and say what to do"),
+    "fsck": ("Advanced", "hold everything against what is promised, and mend what is safe"),
     "worker": ("Advanced", "work the queues on this host until stopped"),
 }
 

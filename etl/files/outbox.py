@@ -19,7 +19,7 @@ from types import TracebackType
 from etl import disk, process
 from etl.disk import Point
 from etl.errors import AlreadyClaimed
-from etl.files import mover, notes
+from etl.files import mover, names, notes
 from etl.files.layout import Layout
 from etl.model import Place, Stage, Status, Waiting
 
@@ -143,6 +143,7 @@ class Staging:
         if self.lock is None:
             return
         if self.folder.parent == self.layout.staging(self.place):  # not committed: nothing of it ever counted
+            _forget_arrival(self.layout, self.place, self.folder)
             disk.remove_folder(self.folder, Point.CLEAR_OUTBOX)
         self.lock.release()
 
@@ -191,10 +192,10 @@ def sweep(layout: Layout, place: Place, announce: Announce) -> None:
         if folder.name.startswith("."):
             disk.remove_folder(folder, Point.CLEAR_OUTBOX)
         else:
-            _throw_away(folder)
+            _throw_away(layout, place, folder)
 
 
-def _throw_away(folder: Path) -> None:
+def _throw_away(layout: Layout, place: Place, folder: Path) -> None:
     """Remove a staging folder that nobody has locked: nothing in it ever counted."""
     try:
         lock = disk.lock_path(folder / _LOCK)
@@ -203,7 +204,18 @@ def _throw_away(folder: Path) -> None:
     if lock is not None:
         with lock:
             if disk.same_file(folder / _LOCK, lock.descriptor):
+                _forget_arrival(layout, place, folder)
                 disk.remove_folder(folder, Point.CLEAR_OUTBOX)
+
+
+def _forget_arrival(layout: Layout, place: Place, folder: Path) -> None:
+    """Remove the source note of what never arrived, or it would look like a file that was lost (P1)."""
+    name, _, attempt = folder.name.rpartition(".")
+    file = names.parse(place.pipeline, name)
+    # an arrival stages under attempt 0 and moves out by itself: still here, it never did
+    if attempt == "0" and file is not None and (folder / name).exists():
+        with disk.effect(Point.CLEAR_OUTBOX):
+            layout.source_note(place.pipeline, file.id).unlink(missing_ok=True)
 
 
 def _finish(layout: Layout, place: Place, name: str, folder: Path, announce: Announce) -> None:

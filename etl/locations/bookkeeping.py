@@ -80,6 +80,11 @@ class Books:
         """Both tables."""
         return self._files, self._keys
 
+    def of_pipeline(self, table: sa.Table, data: str, pipeline: str) -> sa.ColumnElement[bool]:
+        """Choose the rows of one of the two tables that concern a pipeline's units in this target."""
+        wanted = {"data": data, "pipeline": pipeline, "target": self._target}
+        return sa.and_(*(table.c[name] == value for name, value in wanted.items()))
+
     def enter(self, connection: sa.Connection, units: UnitFile) -> Standing:
         """Compare generations under a lock that holds the answer true until the transaction ends.
 

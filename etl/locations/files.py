@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import orjson
 
 from etl import disk, errors
 from etl.config import schema
-from etl.model import Loaded, UnitFile
+from etl.model import Excess, Key, Loaded, UnitFile
+
+Told = TypeVar("Told")
 
 #: our own corner of the folder: records, files being written, the lock.
 OURS = ".etl"
@@ -86,6 +89,29 @@ class FilesLocation:
                 f"location {self.name!r}: folder {nearest} is not writable: allow writing, or correct `path`"
             ]
         return []
+
+    def keys(self, data: str, pipeline: str) -> Iterator[Key] | None:
+        """Tell what the records say, of every pipeline: a record carries no more than the file's id."""
+        return self._records(lambda file, records: (_key(file, record) for record in records))
+
+    def excess(self, data: str, pipeline: str) -> Iterator[Excess]:
+        """Tell the records of older generations that were not taken away."""
+        return self._records(_older)
+
+    def _records(self, tell: Callable[[str, list[Record]], Iterable[Told]]) -> Iterator[Told]:
+        """Tell something of every source file's records, or raise `Away` or `Refused`."""
+        with self._problems_explained():
+            ours = self._folder / OURS
+            folders = sorted(path for path in ours.iterdir() if path.is_dir()) if ours.is_dir() else []
+            for folder in folders:
+                try:
+                    records = list(_read(folder).values())
+                except (ValueError, TypeError) as error:
+                    raise errors.Refused(
+                        f"location {self.name!r}: a record in {folder} is damaged: {error}",
+                        next="Bring it back from a backup",
+                    ) from error
+                yield from tell(folder.name, records)
 
     def close(self) -> None:
         """Do nothing: no file is kept open."""
@@ -160,3 +186,21 @@ def _read(records: Path) -> dict[Path, Record]:
     for path in records.glob("*.json"):
         found[path] = Record(path=path, **orjson.loads(path.read_bytes()))
     return found
+
+
+def _key(file: str, record: Record) -> Key:
+    part = record.path.stem.partition("-")[2]
+    return Key(file=file, generation=record.generation, part=part, count=record.count)
+
+
+def _older(file: str, records: list[Record]) -> Iterator[Excess]:
+    current = max((record.generation for record in records), default=0)
+    for record in records:
+        if record.generation < current:
+            yield Excess(
+                file=file,
+                generation=record.generation,
+                rows=record.count,
+                counted=record.count,
+                current=current,
+            )

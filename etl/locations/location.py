@@ -1,12 +1,12 @@
 """A location is a named place units are written to: the contract all kinds keep, and how one is opened.
 
 Never reads a unit file and never moves anything; a kind's module is imported only when it is used.
-Called by the load stage and by `etl check`.
+Called by the load stage, by `etl check` and by `etl fsck`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Protocol, cast
@@ -32,6 +32,15 @@ class Location(Protocol):
 
     def findings(self) -> list[str]:
         """Say what an operator has to fix, and how. Changes nothing and never raises."""
+
+    def keys(self, data: str, pipeline: str) -> Iterator[model.Key] | None:
+        """Tell every unit file of a pipeline that is here, in a stream; None where nothing is remembered.
+
+        Writes nothing. Raises `Away` or another `EtlError` when it cannot be asked.
+        """
+
+    def excess(self, data: str, pipeline: str) -> Iterator[model.Excess]:
+        """Tell where more is here than was loaded, or what an older generation left; raises as `keys` does."""
 
     def close(self) -> None:
         """Let go of connections; a closed location connects again when it is used."""

@@ -7,14 +7,14 @@ Opened by `location`; tests look into it through `store`.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from etl import errors
 from etl.config import schema
-from etl.model import Loaded, Trouble, UnitFile, UnitKey
+from etl.model import Excess, Key, Loaded, Trouble, UnitFile, UnitKey
 
 Source = tuple[str, str, str]
 
@@ -79,6 +79,28 @@ class MemoryLocation:
     def findings(self) -> list[str]:
         """Say whether the location was told to be away."""
         return [f"location {self.name!r} is away: tell it to be back"] if store(self.name).away else []
+
+    def keys(self, data: str, pipeline: str) -> Iterator[Key] | None:
+        """Tell what this process loaded; None in one that loaded nothing, which cannot know."""
+        if self.name not in _stores:
+            return None
+        if store(self.name).away:
+            raise errors.Away(f"location {self.name!r} is away", next="Tell it to be back")
+        return (
+            Key(
+                file=key.file,
+                generation=key.generation,
+                part=key.part,
+                count=len(kept.units),
+                rejected=len(kept.rejected),
+            )
+            for key, kept in list(store(self.name).loaded.items())
+            if (key.data, key.pipeline) == (data, pipeline)
+        )
+
+    def excess(self, data: str, pipeline: str) -> Iterator[Excess]:
+        """Tell nothing: a key and its units are one thing here."""
+        return iter(())
 
     def close(self) -> None:
         """Keep everything: there is nothing to let go of."""

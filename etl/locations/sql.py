@@ -7,19 +7,23 @@ Never moves a file and never changes a table that is there. Opened by `location`
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from etl import disk, errors
-from etl.locations import answers, bookkeeping, engines, sql_findings, tables
+from etl.locations import answers, bookkeeping, engines, sql_findings, sql_keys, tables
 from etl.locations.bookkeeping import Books, Kept, Standing
 from etl.locations.isolation import Isolation
 from etl.locations.portable import PortableWriter
 from etl.locations.sql_options import Options
 from etl.locations.writer import Plan, Writer
-from etl.model import Block, Loaded, UnitFile
+from etl.model import Block, Excess, Key, Loaded, UnitFile
+
+Told = TypeVar("Told")
 
 
 def open_location(name: str, options: Options, root: Path) -> SqlLocation:
@@ -62,6 +66,25 @@ class SqlLocation:
             self.close()
             return [str(answers.whole(error, f"location {self.name!r} ({self._shown})", self._secret))]
         return [f"location {self.name!r}: {finding}" for finding in found]
+
+    def keys(self, data: str, pipeline: str) -> Iterator[Key] | None:
+        """Tell every key of a pipeline in a stream, or raise `Away`, `Retryable` or `Refused`."""
+        return self._asked(sql_keys.keys(self._engine, self._books, (data, pipeline)))
+
+    def excess(self, data: str, pipeline: str) -> Iterator[Excess]:
+        """Tell where the table has more rows than its keys count, or rows of a generation that was replaced."""
+        if self._options.mode != "append" or not self._options.has_lineage:
+            return iter(())
+        whose = (data, pipeline)
+        return self._asked(sql_keys.excess(self._engine, self._books, self._options.table, whose))
+
+    def _asked(self, told: Iterator[Told]) -> Iterator[Told]:
+        self._leave_parents_connections()
+        try:
+            yield from told
+        except SQLAlchemyError as error:
+            self.close()
+            raise answers.whole(error, f"location {self.name!r} ({self._shown})", self._secret) from error
 
     def close(self) -> None:
         """Close the connections; the next use connects again."""

@@ -55,6 +55,11 @@ def test_the_demo_shows_every_stage_a_failure_and_its_retry_and_runs_twice(check
         assert "319 rows before, 321 now, none of them twice" in ran.stdout
         assert "\x1b" not in ran.stdout
         assert [line for line in ran.stdout.splitlines() if len(line) > 80] == []
+    fsck = subprocess.run(
+        [sys.executable, "-m", "etl", "fsck"], cwd=checkout / "demo", capture_output=True, text=True
+    )
+    assert (fsck.returncode, fsck.stderr) == (0, "")
+    assert re.match(r"clean: \d+ files, \d+ notes, \d+ keys at 5 locations$", fsck.stdout)
 
 
 def test_the_move_it_prints_is_the_move_it_made(checkout: Path) -> None:

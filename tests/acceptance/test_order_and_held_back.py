@@ -375,7 +375,9 @@ def test_a_file_taken_away_while_it_is_worked_is_left_where_it_is(plain: Road, t
                 moves.put_off(claim, reason, 0.0)
 
     assert (tmp_path / "taken").exists()
-    assert plain.broken_promises() == ["prices/transform: " + waiting.name + " was extracted and is nowhere"]
+    assert [(one.check, one.place, one.name) for one in plain.findings()] == [
+        ("lost", "prices/transform", waiting.name)
+    ]
 
 
 def test_recovery_leaves_an_outbox_alone_that_another_is_finishing(plain: Road) -> None:

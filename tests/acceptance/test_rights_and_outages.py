@@ -136,7 +136,7 @@ def test_what_cannot_be_claimed_puts_its_older_twin_away(tmp_path: Path) -> None
     note.write_text("not JSON")
     road.work()
     assert "is damaged" in road.reason(road.one("transform", "failed"))["summary"]
-    assert road.broken_promises() == []
+    assert [one.check for one in road.findings()] == ["note-damaged"]
     assert len([path for path in (road.data / "archive/superseded").rglob("*") if path.is_file()]) == 1
 
 

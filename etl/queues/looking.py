@@ -1,0 +1,71 @@
+"""What a look at Redis finds: which workers live, and jobs shown as started whose worker is gone.
+
+Asks only, but for `clear`, and never starts a server. Called by `etl fsck`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+
+import redis as redis_py
+from pydantic import SecretStr
+
+from etl import errors
+from etl.queues import clients, connection, embedded, keys
+
+
+def opened(redis: SecretStr, data: Path) -> AbstractContextManager[redis_py.Redis | None]:
+    """Open Redis if it is there: None when no embedded server runs; `Unavailable` when a URL does not answer."""
+    if redis.get_secret_value() != connection.EMBEDDED:
+        return connection.connect(redis, data)
+    socket = embedded.running(data)
+    return nullcontext(None) if socket is None else connection.open_socket(socket)
+
+
+@contextmanager
+def _asking() -> Iterator[None]:
+    try:
+        yield
+    except (redis_py.RedisError, OSError) as error:
+        raise errors.Unavailable(
+            f"Redis does not say what it has ({error})", next="Nothing is lost: files wait where they lie"
+        ) from error
+
+
+@_asking()
+def living_workers(client: redis_py.Redis, data_id: str, queues: Sequence[str]) -> int:
+    """Count the workers on these queues that are connected."""
+    named = {
+        keys.worker_name(keys.text(key))
+        for queue in queues
+        for key in client.smembers(keys.workers(data_id, queue))
+    }
+    alive = clients.connected_names(client)
+    return len(named if alive is None else named & alive)
+
+
+@_asking()
+def stranded(client: redis_py.Redis, data_id: str, queue: str) -> list[str]:
+    """List the jobs shown as started whose worker is not connected; none where the server does not tell."""
+    begun = [keys.text(entry) for entry in client.zrange(keys.started(data_id, queue), 0, -1)]
+    alive = clients.connected_names(client) if begun else None
+    if alive is None:
+        return []
+    found = []
+    for entry in begun:
+        name = client.hget(keys.execution(entry), "worker_name")
+        if name is not None and keys.text(name) not in alive:
+            found.append(entry)
+    return found
+
+
+@_asking()
+def clear(client: redis_py.Redis, data_id: str, queue: str, entry: str) -> None:
+    """Take a stranded entry out of what is started; its file is announced again by whoever scans."""
+    with client.pipeline() as pipeline:
+        pipeline.zrem(keys.started(data_id, queue), entry)
+        # the job itself would stay for ever: nobody ends it any more
+        pipeline.delete(keys.execution(entry), keys.job(entry.partition(":")[0]))
+        pipeline.execute()
