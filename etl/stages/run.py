@@ -58,7 +58,7 @@ def _perform(app: App, waiting: Waiting, work: Work) -> Outcome:
         return Skipped(why=str(why))
     except OSError as error:
         if error.errno in disk.NO_ROOM:
-            return _no_room(waiting.place, waiting.name, error)
+            return _disk_refused(error)
         if error.errno == errno.EIO:
             raise Unavailable(
                 f"{waiting.place}/{names.printable(waiting.name)}: the disk answered: {error}",
@@ -147,24 +147,14 @@ def _let_go(claim: Claim, error: OSError) -> Skipped:
             committed = True
         if not committed:
             moves.let_go(claim)
-    return _no_room(claim.place, claim.name, error)
+    return _disk_refused(error)
 
 
-def _no_room(place: Place, name: str, error: OSError) -> Skipped:
-    """Tell people of a disk that is full or broken; the file waits, and the next scan tries again."""
-    log.warning(
-        "%s/%s: the disk answered: %s; it is tried again by itself",
-        place,
-        names.printable(name),
-        error,
-        extra={"event": "disk_refused"},
-    )
-    full = (
-        "there is no room on the disk"
-        if error.errno in disk.NO_ROOM
-        else "the disk does not answer as it should"
-    )
-    return Skipped(why=f"{full} ({error}); it is tried again by itself")
+def _disk_refused(error: OSError) -> Skipped:
+    """End the job of a disk that is full or broken; the file waits, and the next scan tries again."""
+    full = error.errno in disk.NO_ROOM
+    what = "there is no room on the disk" if full else "the disk does not answer as it should"
+    return Skipped(why=f"{what} ({error}); it is tried again by itself", pressing=True)
 
 
 def _fail(claim: Claim, reason: Reason) -> Failed:
@@ -201,5 +191,6 @@ def _tell(waiting: Waiting, outcome: Outcome) -> None:
             log.warning("%s/%s: failed: %s", place, name, reason.summary, extra={"event": "file_failed"})
         case PutOff(reason=reason):
             log.warning("%s/%s: put off: %s", place, name, reason.summary, extra={"event": "file_put_off"})
-        case Skipped(why=why):
-            log.info("%s/%s: skipped: %s", place, name, why, extra={"event": "file_skipped"})
+        case Skipped(why=why, pressing=pressing):
+            level = logging.WARNING if pressing else logging.INFO
+            log.log(level, "%s/%s: skipped: %s", place, name, why, extra={"event": "file_skipped"})
