@@ -7,6 +7,7 @@ says when a file may go through as the probe. Moves no file and talks to no loca
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
@@ -45,10 +46,13 @@ def read(layout: Layout, place: Place) -> Mark | None:
         return None
 
 
-def mark(layout: Layout, place: Place, said: str, now: float) -> bool:
-    """Mark a location as away; False when it is marked already, and another has told it."""
-    with _alone(layout, place):
-        if layout.away(place).exists():
+def mark(layout: Layout, place: Place, said: str, *, asked: float, now: float) -> bool:
+    """Mark a location as away; False when it is marked already, and another has told it.
+
+    False too when it came back after it was `asked`: a time-out that ends later is old news.
+    """
+    with _alone(layout, place) as lock:
+        if layout.away(place).exists() or os.fstat(lock.descriptor).st_mtime >= asked:
             return False
         _write(layout, place, Mark(since=now, said=said, next=now + FIRST))
         return True
@@ -65,22 +69,28 @@ def probe(layout: Layout, place: Place, now: float) -> bool:
         return True
 
 
-def clear(layout: Layout, place: Place) -> Mark | None:
+def clear(layout: Layout, place: Place, now: float) -> Mark | None:
     """Take the mark away and give it; None when there is none, or another was first and has told it."""
     path = layout.away(place)
     if not path.exists():  # the answer to nearly every load: no lock for it
         return None
-    with _alone(layout, place):
+    with _alone(layout, place) as lock:
         known = read(layout, place)
+        os.utime(lock.descriptor, (now, now))
         with disk.effect(Point.MARK_BACK):
             path.unlink(missing_ok=True)
         return known
 
 
 @contextmanager
-def _alone(layout: Layout, place: Place) -> Iterator[None]:
-    with disk.wait_for_lock(layout.folder(place) / ".away.lock"):
-        yield
+def _alone(layout: Layout, place: Place) -> Iterator[disk.Lock]:
+    """Hold the lock of the mark; the time of the lock's file is when the location was last back."""
+    path = layout.folder(place) / ".away.lock"
+    new = not path.exists()
+    with disk.wait_for_lock(path) as lock:
+        if new:
+            os.utime(lock.descriptor, (0, 0))
+        yield lock
 
 
 def _write(layout: Layout, place: Place, known: Mark) -> None:

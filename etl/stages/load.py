@@ -110,10 +110,11 @@ def _ask(app: App, place: Place, location: Location, file: UnitFile) -> Answer:
     if place != own and (paused := pauses.away_now(app, own)):
         # known to be away: its own copy waits for it, and the other locations wait for no time-out
         return Answer(location=location.name, error=Away(paused))
+    asked = time.time()
     try:
         answer = Answer(location=location.name, loaded=location.load(file))
     except Away as error:
-        outages.gone(app, own, error)
+        outages.gone(app, own, error, asked)
         return Answer(location=location.name, error=error)
     except (Final, Retryable) as error:
         told = endings.discreet(app, file.key.pipeline, location.name, error)

@@ -21,12 +21,12 @@ log = logging.getLogger("etl.stages")
 MOST_ANNOUNCED = 10_000
 
 
-def gone(app: App, place: Place, error: Away) -> None:
+def gone(app: App, place: Place, error: Away, asked: float) -> None:
     """Mark a location as away, and tell it if nobody has. A disk without room for the mark stops nothing."""
     if not app.waits_for_away:
         return
     with suppress(OSError):
-        if away.mark(app.layout, place, error.summary, time.time()):
+        if away.mark(app.layout, place, error.summary, asked=asked, now=time.time()):
             log.warning(
                 "%s: away: %s. Its files wait in %s/working and are loaded when it is back; other locations go on",
                 place,
@@ -39,10 +39,9 @@ def gone(app: App, place: Place, error: Away) -> None:
 def back(app: App, place: Place) -> None:
     """Hear that a location answers: if it was away, tell it and have what waited for it worked."""
     with suppress(OSError):
-        if known := away.clear(app.layout, place):
-            log.warning(
-                "%s: back after %.0f s", place, time.time() - known.since, extra={"event": "location_back"}
-            )
+        now = time.time()
+        if known := away.clear(app.layout, place, now):
+            log.warning("%s: back after %.0f s", place, now - known.since, extra={"event": "location_back"})
             _catch_up(app, place)
 
 

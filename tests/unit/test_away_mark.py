@@ -23,16 +23,23 @@ def layout(tmp_path: Path) -> Layout:
 
 def test_a_location_is_marked_once_and_cleared_once(layout: Layout) -> None:
     assert away.read(layout, SHOP) is None
-    assert away.clear(layout, SHOP) is None
-    assert away.mark(layout, SHOP, "no route", now=100.0)
-    assert not away.mark(layout, SHOP, "time-out", now=101.0)
-    known = away.clear(layout, SHOP)
+    assert away.clear(layout, SHOP, now=110.0) is None
+    assert away.mark(layout, SHOP, "no route", asked=100.0, now=100.0)
+    assert not away.mark(layout, SHOP, "time-out", asked=101.0, now=101.0)
+    known = away.clear(layout, SHOP, now=110.0)
     assert known == away.Mark(since=100.0, said="no route", tries=0, next=101.0)
-    assert away.clear(layout, SHOP) is None
+    assert away.clear(layout, SHOP, now=110.0) is None
+
+
+def test_a_time_out_that_ends_after_the_location_came_back_marks_nothing(layout: Layout) -> None:
+    assert away.mark(layout, SHOP, "time-out", asked=95.0, now=100.0)
+    away.clear(layout, SHOP, now=110.0)
+    assert not away.mark(layout, SHOP, "time-out", asked=106.0, now=111.0)
+    assert away.mark(layout, SHOP, "time-out", asked=112.0, now=117.0)
 
 
 def test_probes_come_one_at_a_time_and_ever_more_slowly(layout: Layout) -> None:
-    away.mark(layout, SHOP, "no route", now=100.0)
+    away.mark(layout, SHOP, "no route", asked=100.0, now=100.0)
     assert not away.probe(layout, SHOP, now=100.5)
     now, waits = 101.0, []
     for _ in range(6):
@@ -57,9 +64,9 @@ def test_a_mark_that_was_cut_short_still_counts_and_is_probed_at_once(layout: La
 
 
 def test_of_many_processes_one_marks_and_one_clears(layout: Layout) -> None:
-    assert how_many_were_first(lambda: away.mark(layout, SHOP, "no route", now=100.0)) == 1
+    assert how_many_were_first(lambda: away.mark(layout, SHOP, "no route", asked=100.0, now=100.0)) == 1
     assert how_many_were_first(lambda: away.probe(layout, SHOP, now=101.0)) == 1
-    assert how_many_were_first(lambda: away.clear(layout, SHOP)) == 1
+    assert how_many_were_first(lambda: away.clear(layout, SHOP, now=110.0)) == 1
 
 
 def how_many_were_first(act: object) -> int:
