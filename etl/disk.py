@@ -56,9 +56,15 @@ class Point(StrEnum):
     DISCARD = "discard"
     LOCATION_WRITE = "location-write"
     LOCATION_COMMIT = "location-commit"
+    MARK_AWAY = "mark-away"
+    MARK_BACK = "mark-back"
 
 
-#: "claim:before" or "claim:after", optionally with "#3" for the third time; set by tests only.
+#: what a disk without room answers; whoever makes room puts it right, and no file is to blame.
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+#: "claim:before" or "claim:after", with "=ENOSPC" for an error instead of a death, with "#3" for the third time
+#: or "#*" for every time; set by tests only.
 _crash_at = os.environ.get("ETL_CRASH_AT", "")
 _reached: dict[str, int] = {}
 
@@ -66,10 +72,16 @@ _reached: dict[str, int] = {}
 def _reach(point: Point, when: str) -> None:
     here = f"{point}:{when}"
     wanted, _, times = _crash_at.partition("#")
-    if here == wanted:
-        _reached[here] = _reached.get(here, 0) + 1
-        if _reached[here] == int(times or 1):
-            os.kill(os.getpid(), signal.SIGKILL)
+    wanted, _, error = wanted.partition("=")
+    if here != wanted:
+        return
+    _reached[here] = _reached.get(here, 0) + 1
+    if times != "*" and _reached[here] != int(times or 1):
+        return
+    if error:
+        code = getattr(errno, error)
+        raise OSError(code, os.strerror(code), here)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 @contextmanager
@@ -166,11 +178,16 @@ def write(path: Path, data: bytes, point: Point, *, durable: bool = True) -> Non
     """
     aside = path.with_name(f".{path.name[:200]}.{os.getpid()}.writing")
     with effect(point):
-        with aside.open("wb") as handle:
-            handle.write(data)
-            if durable:
-                sync(handle)
-        os.replace(aside, path)
+        try:
+            with aside.open("wb") as handle:
+                handle.write(data)
+                if durable:
+                    sync(handle)
+            os.replace(aside, path)
+        except OSError:
+            # P24: what a full disk cut short is of no use to anybody
+            aside.unlink(missing_ok=True)
+            raise
         if durable:
             sync_folder(path.parent)
 

@@ -3,9 +3,11 @@
     EtlError
     ├── ConfigError          the operator wrote something we cannot follow          exit 2
     ├── Unavailable          something we need does not answer (Redis, a folder)    exit 2
+    │   └── NoRoom           the disk has none left: all wait until there is some
     ├── NotClaimed           a job found nothing to do; never a failure
     │   ├── AlreadyClaimed
     │   ├── NotSettled
+    │   ├── StillAway
     │   └── Vanished
     ├── Final                trying again changes nothing: the file goes to `failed/`
     │   ├── InvalidFile
@@ -47,6 +49,10 @@ class Unavailable(EtlError):
     """Something this command needs does not answer."""
 
 
+class NoRoom(Unavailable):
+    """The disk is full, or would be: nothing was begun, and no file is to blame."""
+
+
 class NotClaimed(EtlError):
     """The file was not claimed; whoever asked has nothing to do."""
 
@@ -57,6 +63,10 @@ class AlreadyClaimed(NotClaimed):
 
 class NotSettled(NotClaimed):
     """The file is no longer what the job was made for; it waits until it stops changing."""
+
+
+class StillAway(NotClaimed):
+    """The file's only location is away; it goes on waiting, and nothing is counted against it."""
 
 
 class Vanished(NotClaimed):

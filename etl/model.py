@@ -221,6 +221,8 @@ class Skipped:
     """This job changed nothing: another has the file, it is gone, or it is not complete yet."""
 
     why: str
+    #: somebody has to do something about the cause.
+    pressing: bool = False
 
 
 Outcome = Resolved | Failed | PutOff | Skipped

@@ -148,17 +148,20 @@ class Road:
     # --- who works
 
     @contextmanager
-    def opened(self) -> Iterator[App]:
-        """Open the project in this process with the configuration as it stands."""
+    def opened(self, *, patient: bool = False) -> Iterator[App]:
+        """Open the project in this process with the configuration as it stands.
+
+        With `patient`, locations that are away are waited for, as workers do.
+        """
         app = App.open(reading.read(self.root / "config"), InlineAnnouncer())
-        app.waits_for_away = False
+        app.waits_for_away = patient
         with apps.serving(app):
             yield app
 
-    def work(self, most: int = 10_000) -> list[Outcome]:
+    def work(self, most: int = 10_000, *, patient: bool = False) -> list[Outcome]:
         """Recover what died and work all that waits and is due, in this process, until nothing is left."""
         outcomes: list[Outcome] = []
-        with self.opened() as app:
+        with self.opened(patient=patient) as app:
             assert isinstance(app.announcer, InlineAnnouncer)
             mending.mend(app, self.pipeline, set(), drops=True)
             while work := app.announcer.take():
@@ -296,6 +299,8 @@ def main(road: Road, verb: str, *arguments: str) -> None:
     match verb:
         case "work":
             road.work()
+        case "wait":
+            road.work(patient=True)
         case "mend":
             road.mend()
         case "ask":

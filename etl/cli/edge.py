@@ -11,8 +11,9 @@ import sys
 
 import click
 
+from etl import disk
 from etl.cli.verbs import etl
-from etl.errors import ConfigError, EtlError, Unavailable
+from etl.errors import ConfigError, EtlError, NoRoom, Unavailable
 
 
 def run(arguments: list[str]) -> int:
@@ -41,6 +42,10 @@ def run(arguments: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
+        if error.errno in disk.NO_ROOM:
+            return _say(
+                NoRoom(f"there is no room on the disk ({error})", next="make room, then do it again"), 2
+            )
         click.echo(f"etl: {error.strerror or error}: {error.filename or ''}".rstrip(": "), err=True)
         return 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from etl.cli import common
-from etl.files import arrivals
+from etl.files import arrivals, room
 
 
 @click.command("extract")
@@ -24,6 +24,7 @@ def command(pipeline: str, sources: tuple[str, ...], again: bool, json_: bool) -
     if not sources and not spec.extract.sources:
         raise click.UsageError(f"{pipeline} has no extract.sources; name a SOURCE: a path, a glob or a URL")
     tree = common.layout(config)
+    room.require(tree, config.settings.reserve)
     waiting = arrivals.request(tree, pipeline, {"sources": list(sources), "again": again})
 
     common.announce(config, [waiting])

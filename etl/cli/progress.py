@@ -29,6 +29,7 @@ class Bar:
     done: model.Progress = field(default_factory=model.Progress)
     _most: int = 0
     _resting: float = 0.0
+    _paused: bool = False
 
     def copying(self, paths: Sequence[Path]) -> Iterator[Path]:
         """Pass the files through while they are copied in."""
@@ -36,9 +37,15 @@ class Bar:
             self._draw(f"copying in {number}/{len(paths)}", total=None)
             yield path
 
-    def update(self, done: model.Progress, left: int, due: float) -> None:
-        """Show what was done and what is left; `due` is when the next file that was put off is tried again."""
+    def update(self, done: model.Progress, left: int, due: float, why: str) -> None:
+        """Show what was done and what is left; `due` is when the next file that was put off is tried again.
+
+        `why` says what pauses the work. It is also told in a line of its own, once, for whoever sees no bar.
+        """
         self.done = done
+        if why and not self._paused:
+            self.drawn.console.print(f"paused: {why}", markup=False, highlight=False, soft_wrap=True)
+        self._paused = bool(why)
         self._most = max(self._most, left)
         rate = done.rows / max(0.001, time.monotonic() - self.begun)
         words = [f"{left:,} left"]
@@ -51,6 +58,8 @@ class Bar:
             words.append(f"[yellow]{done.held_back:,} held back[/]")
         if due > time.time():
             words.append(f"next try in {due - time.time():.0f} s")
+        if why:
+            words.append("[yellow]paused[/]")
         self._draw(" · ".join(words), total=self._most, completed=self._most - left)
 
     def _draw(self, words: str, *, total: int | None, completed: int = 0) -> None:

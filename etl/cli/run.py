@@ -13,7 +13,7 @@ import click
 from etl.app import App
 from etl.cli import common, progress
 from etl.errors import UnsafeName
-from etl.files import arrivals, deliveries, names, reasons, survey
+from etl.files import arrivals, deliveries, names, reasons, room, survey
 from etl.files.deliveries import Delivery
 from etl.files.layout import REQUESTS
 from etl.model import Place, Stage, Status
@@ -40,6 +40,9 @@ def command(pipeline: str, files: tuple[Path, ...], inline: bool, json_: bool) -
     started = time.time()
     with foreground.hands(config, inline=inline) as hands, progress.bar(quiet=json_) as bar:
         app = hands.app
+        if files:  # all or nothing: half a delivery helps nobody (P24)
+            coming = sum(path.stat().st_size for path in paths)
+            room.require(app.layout, config.settings.reserve, coming)
         ids = _deliver(app, pipeline, bar.copying(paths)) if files else None
         if ids is None:
             app.announce(mending.all_waiting(app, pipeline))

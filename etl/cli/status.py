@@ -9,9 +9,10 @@ import click
 
 from etl.cli import common
 from etl.config.reading import Config
+from etl.files import away, survey
 from etl.files import layout as layouts
-from etl.files import survey
-from etl.model import Status
+from etl.model import Place, Status
+from etl.stages import pauses
 
 
 @click.command("status")
@@ -49,6 +50,8 @@ def _facts(config: Config, pipeline: str | None) -> dict[str, Any]:
                     **{str(status): count.files for status, count in counts.items()},
                     "oldest_waiting": survey.age(counts[Status.WORKING].oldest),
                     "ignored": sum(count.ignored for count in counts.values()),
+                    "paused": pauses.told(config, tree, place),
+                    "away_since": _away_since(tree, place),
                 }
             )
     return {
@@ -57,6 +60,11 @@ def _facts(config: Config, pipeline: str | None) -> dict[str, Any]:
         "redis": _redis(config),
         "held": sorted(config.broken),
     }
+
+
+def _away_since(tree: layouts.Layout, place: Place) -> float | None:
+    known = away.read(tree, place) if place.location else None
+    return known.since if known else None
 
 
 def _redis(config: Config) -> dict[str, Any] | str | None:
@@ -85,9 +93,21 @@ def _print(facts: dict[str, Any]) -> None:
         click.echo(
             f"{common.number(ignored, 'file')} ignored (folders; hidden, half-written or temporary names)"
         )
+    _print_pauses(facts["places"])
     if facts["held"]:
         click.echo(f"held because of their configuration: {', '.join(facts['held'])} (see `etl check`)")
     click.echo(_said_of(facts["redis"]))
+
+
+def _print_pauses(places: list[dict[str, Any]]) -> None:
+    """Say why places begin nothing, one line for each cause: a full disk pauses all of them."""
+    by_cause: dict[str, list[str]] = {}
+    for place in places:
+        if place["paused"]:
+            by_cause.setdefault(place["paused"], []).append(place["place"])
+    for cause, paused in by_cause.items():
+        where = "everything" if len(paused) == len(places) else ", ".join(paused)
+        click.echo(f"paused: {where}: {cause}")
 
 
 def _said_of(redis: Any) -> str:

@@ -11,7 +11,7 @@ import os
 import stat
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -130,8 +130,14 @@ def request(layout: Layout, pipeline: str, wish: Mapping[str, Any]) -> Waiting:
 def _arrive(layout: Layout, place: Place, aside: Path, name: str, note: notes.SourceNote) -> Waiting:
     notes.write_source(layout, note)
     target = layout.file(place, Status.WORKING, name)
-    disk.move(aside, target, Point.ARRIVE)
-    disk.sync_folder(target.parent)
+    try:
+        disk.move(aside, target, Point.ARRIVE)
+        disk.sync_folder(target.parent)
+    except OSError:
+        # whoever is told that it did not arrive brings it again: it must not be there as well
+        with suppress(OSError):
+            disk.rename(target, aside)
+        raise
     return Waiting(place=place, name=name)
 
 

@@ -68,6 +68,10 @@ class Layout:
         """Where a committed attempt lies until it is finished."""
         return self.folder(place) / ".outbox"
 
+    def away(self, place: Place) -> Path:
+        """The mark of a location that is away."""
+        return self.folder(place) / ".away.json"
+
     def pulled(self, pipeline: str) -> Path:
         """What was pulled from which source."""
         return self.data / pipeline / Stage.EXTRACT / ".pulled"

@@ -47,6 +47,8 @@ _UNSEEN = Died()
 
 #: deaths of its worker after which a file is given up, so that the rest keeps flowing.
 MOST_DEATHS = 3
+#: mtime of a file in `in_process/` that a living worker could not move back; no real file is that old to the digit.
+_LET_GO_NS = 24_000_024
 
 
 @dataclass(slots=True)
@@ -131,6 +133,9 @@ def _take(waiting: Claim) -> Claim:
         raise Vanished(f"{name!r} was taken out of {place}/working while it was claimed") from error
     except FileExistsError as error:
         raise AlreadyClaimed(f"another {name!r} is in {place}/in_process") from error
+    except OSError:  # it may have been moved all the same
+        let_go(replace(waiting, path=target))
+        raise
     if not disk.same_file(target, waiting.descriptor):  # a newer one took its place between lock and rename
         with suppress(FileNotFoundError):
             mover.shift(layout, target, place, Status.WORKING, Point.PUT_OFF)
@@ -199,6 +204,22 @@ def give_back(claim: Claim) -> None:
     """Move a claimed file back to `working/` as if it had not been claimed: it changed, or we must stop."""
     if disk.same_file(claim.path, claim.descriptor):
         mover.shift(claim.layout, claim.path, claim.place, Status.WORKING, Point.PUT_OFF)
+
+
+def let_go(claim: Claim) -> None:
+    """Give a claimed file back while the disk refuses us something: by a rename, which needs no room, or else leave it.
+
+    What has to be left in `in_process/` is marked, so that recovery does not take it for a worker's death.
+    """
+    try:
+        give_back(claim)
+    except OSError:
+        with suppress(OSError):
+            os.utime(claim.descriptor, ns=(_LET_GO_NS, _LET_GO_NS))
+
+
+def _was_let_go(lock: disk.Lock) -> bool:
+    return os.fstat(lock.descriptor).st_mtime_ns == _LET_GO_NS
 
 
 def refuse(layout: Layout, waiting: Waiting, reason: Reason) -> str:
@@ -276,6 +297,9 @@ def recover(
             return None
         if not disk.same_file(path, lock.descriptor):  # resolved, by us or by another who finished it
             return None
+        if _was_let_go(lock):  # its worker lives and could not move it: nobody died (P24)
+            mover.shift(layout, path, place, Status.WORKING, Point.RECOVER)
+            return Waiting(place=place, name=name)
         note = _charge(layout, place, name, fate)
         if reason := _given_up(note, fate):
             file = names.parse(place.pipeline, name) or names.FileName(stem=name, id="")

@@ -62,7 +62,7 @@ class FileNote:
     units: int = 0
     held_back: int = 0
     said: str = ""
-    #: by location: how many units of this file are there, how many it held back, or why it refused.
+    #: by location: how many units of this file are there, how many it held back, why it refused, or that it was away.
     locations: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     #: of a held-back file: the line of each row in the file it was held back from.
     lines: tuple[int, ...] = ()

@@ -142,10 +142,13 @@ class Staging:
     ) -> None:
         if self.lock is None:
             return
-        if self.folder.parent == self.layout.staging(self.place):  # not committed: nothing of it ever counted
-            _forget_arrival(self.layout, self.place, self.folder)
-            disk.remove_folder(self.folder, Point.CLEAR_OUTBOX)
-        self.lock.release()
+        try:
+            if self.folder.parent == self.layout.staging(self.place):
+                # not committed: nothing of it ever counted
+                _forget_arrival(self.layout, self.place, self.folder)
+                disk.remove_folder(self.folder, Point.CLEAR_OUTBOX)
+        finally:
+            self.lock.release()
 
 
 def stage(layout: Layout, place: Place, name: str, attempt: int) -> Staging:
@@ -265,12 +268,12 @@ def _release_own(root: Path, folder: Path, own: Sequence[str]) -> None:
 def _release_children(layout: Layout, folder: Path, children: Sequence[Child]) -> None:
     """Rename every child out to its place; never copied, so that none can be there twice."""
     root = layout.data / children[0].place.pipeline if children else layout.data
-    folders = set()
     for child in children:
         inside = folder / layout.file(child.place, child.status, child.name).relative_to(root)
         if inside.exists():
-            folders.add(mover.publish(layout, inside, child.place, child.status).parent)
-    for parent in folders:
+            mover.publish(layout, inside, child.place, child.status)
+    # also where another moved them: it may have been stopped by the very answer to its sync
+    for parent in {layout.status(child.place, child.status) for child in children}:
         disk.sync_folder(parent)
 
 

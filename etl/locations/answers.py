@@ -51,14 +51,16 @@ class Refusal:
 #: SQLSTATE codes and classes, the longer one first. Codes are PostgreSQL's, classes the standard's.
 _BY_SQLSTATE = {
     "25006": Answer.AWAY,  # a read-only standby answers after a failover
-    "53300": Answer.AWAY,  # too many connections
+    # somebody has to put the database right and nobody has to touch the file: disk full, too many connections
+    "53100": Answer.AWAY,
+    "53300": Answer.AWAY,
     "57P01": Answer.AWAY,
     "57P02": Answer.AWAY,
     "57P03": Answer.AWAY,
     "08": Answer.AWAY,
     "28": Answer.AWAY,
     "40": Answer.LATER,  # serialization failure, deadlock
-    "53": Answer.LATER,  # disk full, out of memory
+    "53": Answer.LATER,  # out of memory
     "55P03": Answer.LATER,  # lock timeout
     "57": Answer.LATER,  # statement cancelled
     "58": Answer.LATER,
@@ -71,7 +73,7 @@ _BY_SQLSTATE = {
 _BY_SQLITE_NAME = {
     "SQLITE_BUSY": Answer.LATER,
     "SQLITE_LOCKED": Answer.LATER,
-    "SQLITE_FULL": Answer.LATER,
+    "SQLITE_FULL": Answer.AWAY,
     "SQLITE_NOMEM": Answer.LATER,
     "SQLITE_SCHEMA": Answer.LATER,
     "SQLITE_CANTOPEN": Answer.AWAY,

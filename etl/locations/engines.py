@@ -21,10 +21,18 @@ LOCK_TIMEOUT = 30
 #: execution option of a connection that only looks: on SQLite it takes no write lock.
 LOOKING = "etl_looking"
 
+#: a host that vanished without a word must not hold a job for the quarter of an hour that TCP is patient.
+_LIBPQ: dict[str, Any] = {
+    "connect_timeout": CONNECT_TIMEOUT,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
 _CONNECT: dict[str, dict[str, Any]] = {
     # server-side prepared statements break behind connection poolers
-    "psycopg": {"connect_timeout": CONNECT_TIMEOUT, "prepare_threshold": None},
-    "psycopg2": {"connect_timeout": CONNECT_TIMEOUT},
+    "psycopg": {**_LIBPQ, "prepare_threshold": None},
+    "psycopg2": _LIBPQ,
     "pymysql": {"connect_timeout": CONNECT_TIMEOUT},
     "mysqldb": {"connect_timeout": CONNECT_TIMEOUT},
     "pysqlite": {"timeout": LOCK_TIMEOUT},

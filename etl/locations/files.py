@@ -24,8 +24,8 @@ Told = TypeVar("Told")
 
 #: our own corner of the folder: records, files being written, the lock.
 OURS = ".etl"
-#: what an operator has to change; anything else (a full disk, a lost mount) may pass.
-_FINAL = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EISDIR})
+#: what an operator has to change; anything else (a full disk or one mounted read-only, a lost mount) is being away.
+_FINAL = frozenset({errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EISDIR})
 
 
 class Options(schema.Strict):

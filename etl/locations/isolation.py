@@ -66,13 +66,17 @@ class Isolation:
             self._refuse_all("every unit is refused")
 
     def _try(self, rows: Rows, writer: Writer) -> answers.Refusal | None:
+        savepoint = self._connection.begin_nested()
         try:
-            with self._connection.begin_nested():
-                writer.write(rows)
+            writer.write(rows)
+            savepoint.commit()
         except answers.UNIT_ERRORS as error:
             refusal = answers.refusal(error, self._secret)
             if refusal is None:
+                # not back to the savepoint: with a full disk SQLite has undone everything, savepoints too, and
+                # would complain of that instead
                 raise
+            savepoint.rollback()
             return refusal
         return None
 

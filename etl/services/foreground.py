@@ -25,6 +25,7 @@ from etl.queues import connection, enqueue
 from etl.queues.queue import Identity
 from etl.services import horses, mending, service
 from etl.services.workers import Crew
+from etl.stages import pauses
 
 #: seconds between two looks at the folders.
 LOOK_EVERY = 0.1
@@ -154,26 +155,36 @@ def _stoppable() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-Look = Callable[[Progress, int, float], None]
+Look = Callable[[Progress, int, float, str], None]
 
 
 def work_off(hands: Hands, pipeline: str, ids: set[str] | None, look: Look) -> None:
     """Work until nothing of `ids` (None: of the whole pipeline) waits or is in process.
 
-    `look` is told what was done so far, how many files are left, and when the next that was put off is due.
+    `look` is told what was done so far, how many files are left, when the next that was put off is due, and why
+    nothing moves where something pauses it.
     """
-    moved, before, due = time.monotonic(), (Progress(), -1), 0.0
+    moved, before, due, why = time.monotonic(), (Progress(), -1), 0.0, ""
     # two looks: between the folders of one, a file that was put back may have been missed
     while left := _left(hands.app, pipeline, ids) or _left(hands.app, pipeline, ids):
         now = (hands.progress, left)
-        look(*now, due)
+        look(*now, due, why)
         if now != before:
-            moved, before, due = time.monotonic(), now, 0.0
+            moved, before, due, why = time.monotonic(), now, 0.0, ""
         elif time.monotonic() - moved > QUIET:
+            why = _paused(hands.app, pipeline)
             due = mending.mend(hands.app, pipeline, hands.announced(), drops=ids is None)
             moved = time.monotonic()
         hands.turn()
-    look(hands.progress, 0, 0.0)
+    look(hands.progress, 0, 0.0, "")
+
+
+def _paused(app: App, pipeline: str) -> str:
+    """Say why what waits is not begun; "" when nothing is in the way."""
+    for place in app.places(pipeline):
+        if survey.listing(app.layout, place, Status.WORKING) and (why := pauses.why(app, place)):
+            return why
+    return ""
 
 
 def _left(app: App, pipeline: str, ids: set[str] | None) -> int:

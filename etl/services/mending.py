@@ -6,14 +6,19 @@ running.
 
 from __future__ import annotations
 
+import logging
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from etl.app import App
 from etl.files import moves, names, outbox, survey
-from etl.model import Status, Waiting
+from etl.model import Place, Status, Waiting
 from etl.queues import enqueue
 from etl.queues.queue import Identity
+
+log = logging.getLogger(__name__)
 
 
 def announced(client: Any, app: App) -> set[Identity]:
@@ -39,9 +44,11 @@ def mend(app: App, pipeline: str, known: set[Identity], *, drops: bool) -> float
     lost: list[Waiting] = []
     dues: list[float] = []
     for place in app.places(pipeline):
-        outbox.sweep(app.layout, place, app.announce)
+        with _told(place):
+            outbox.sweep(app.layout, place, app.announce)
         for name in survey.listing(app.layout, place, Status.IN_PROCESS):
-            moves.recover(app.layout, place, name, app.announce)
+            with _told(place):
+                moves.recover(app.layout, place, name, app.announce)
         for waiting, due in survey.waiting(app.layout, place, drops=drops):
             if due > time.time():
                 dues.append(due)
@@ -49,6 +56,17 @@ def mend(app: App, pipeline: str, known: set[Identity], *, drops: bool) -> float
                 lost.append(waiting)
     app.announce(lost)
     return min(dues, default=0.0)
+
+
+@contextmanager
+def _told(place: Place) -> Iterator[None]:
+    """Tell of a disk that does not let us mend something, and go on: one bad file holds up no other."""
+    try:
+        yield
+    except OSError as error:
+        log.warning(
+            "%s: not mended: %s; the next scan tries again", place, error, extra={"event": "not_mended"}
+        )
 
 
 def all_waiting(app: App, pipeline: str) -> list[Waiting]:

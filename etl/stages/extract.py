@@ -14,7 +14,7 @@ from etl import disk
 from etl.app import App
 from etl.disk import Point
 from etl.errors import InvalidFile
-from etl.files import names, notes, outbox
+from etl.files import names, notes, outbox, room
 from etl.files.moves import Claim
 from etl.model import Place, Resolved, Stage, Status
 
@@ -42,6 +42,7 @@ def work(app: App, claim: Claim) -> Resolved:
             f"the name {given!r} is not accepted by {pipeline}",
             next=f"rename it or add a pattern to extract.accept, which has: {', '.join(patterns)}",
         )
+    room.require(app.layout, app.config.settings.reserve, claim.seen.size)
     target = Place(pipeline=pipeline, stage=Stage.TRANSFORM)
     with outbox.stage(app.layout, claim.place, claim.name, claim.note.attempt) as staging:
         path = staging.child(target, Status.WORKING, claim.name)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from etl import disk
 from etl.app import App
 from etl.disk import Point
-from etl.errors import Away, ConfigError, EtlError, Final, Refused, Retryable
+from etl.errors import Away, ConfigError, EtlError, Final, Refused, Retryable, StillAway
 from etl.files import notes, outbox, reasons
 from etl.files.moves import Claim
 from etl.formats import units
@@ -32,7 +33,7 @@ from etl.model import (
     UnitKey,
     Urgency,
 )
-from etl.stages import endings
+from etl.stages import endings, outages, pauses
 
 if TYPE_CHECKING:
     from etl.locations.location import Location
@@ -66,8 +67,8 @@ def work(app: App, claim: Claim) -> Resolved:
     with os.fdopen(os.dup(claim.descriptor), "rb") as stream:
         stream.seek(0)
         file = _unit_file(app, claim, stream)
-        answers = [_ask(app, location, file) for location in _wanted(app, claim.place)]
-        _raise_if_alone(app, claim.place, answers)
+        answers = [_ask(app, claim.place, location, file) for location in _wanted(app, claim.place)]
+        _raise_if_alone(app, claim, answers)
         return _publish(app, claim, file, answers)
 
 
@@ -85,8 +86,12 @@ def _unit_file(app: App, claim: Claim, stream: BinaryIO) -> UnitFile:
     file, pipeline = claim.file, claim.place.pipeline
 
     def blocks() -> Iterator[Block]:
-        stream.seek(0)
-        return units.read_blocks(stream)
+        # what our own disk answers must not be taken for an answer of the location
+        try:
+            stream.seek(0)
+            yield from units.read_blocks(stream)
+        except OSError as error:
+            raise Retryable(f"{claim.name!r} cannot be read: {error}", next="check the disk") from error
 
     return UnitFile(
         key=UnitKey(
@@ -100,20 +105,46 @@ def _unit_file(app: App, claim: Claim, stream: BinaryIO) -> UnitFile:
     )
 
 
-def _ask(app: App, location: Location, file: UnitFile) -> Answer:
+def _ask(app: App, place: Place, location: Location, file: UnitFile) -> Answer:
+    own = replace(place, location=location.name)
+    if place != own and (paused := pauses.away_now(app, own)):
+        # known to be away: its own copy waits for it, and the other locations wait for no time-out
+        return Answer(location=location.name, error=Away(paused))
+    asked = time.time()
     try:
-        return Answer(location=location.name, loaded=location.load(file))
+        answer = Answer(location=location.name, loaded=location.load(file))
+    except Away as error:
+        outages.gone(app, own, error, asked)
+        return Answer(location=location.name, error=error)
     except (Final, Retryable) as error:
         told = endings.discreet(app, file.key.pipeline, location.name, error)
-        return Answer(location=location.name, error=told)
+        answer = Answer(location=location.name, error=told)
+    outages.back(app, own)
+    return answer
 
 
-def _raise_if_alone(app: App, place: Place, answers: list[Answer]) -> None:
+def _raise_if_alone(app: App, claim: Claim, answers: list[Answer]) -> None:
     """Let the road decide about a location's own file: there is nobody else to wait for."""
-    if place.location and (error := answers[0].error):
-        if isinstance(error, Away) and not app.waits_for_away:
-            raise Refused(error.summary, next=error.next, where=error.where) from error
+    place = claim.place
+    if not place.location or not (error := answers[0].error):
+        return
+    if not isinstance(error, Away):
         raise error
+    if not app.waits_for_away:
+        raise Refused(error.summary, next=error.next, where=error.where) from error
+    with suppress(OSError):  # a view for people, and the disk may be full
+        reason = replace(_waits(app, place, error), attempt=claim.note.attempt)
+        reasons.write(app.layout, place, claim.name, reason, Status.WORKING)
+    raise StillAway(f"{place.location} is away: {error.summary}")
+
+
+def _waits(app: App, place: Place, error: EtlError) -> Reason:
+    """Give the reason of a file that waits for a location."""
+    return replace(
+        endings.reason(app, place, error),
+        urgency=Urgency.INFO,
+        next=f"nothing: it waits for {place.location} and is loaded by itself when that is back",
+    )
 
 
 def _publish(app: App, claim: Claim, file: UnitFile, answers: list[Answer]) -> Resolved:
@@ -172,7 +203,8 @@ def _total(file: UnitFile, answers: list[Answer]) -> int:
 
 def _told(answer: Answer, total: int) -> dict[str, Any]:
     if answer.loaded is None:
-        return {"refused": answer.error.summary if answer.error else ""}
+        kind = "away" if isinstance(answer.error, Away) else "refused"
+        return {kind: answer.error.summary if answer.error else ""}
     if answer.loaded.superseded:
         return {"superseded": True}
     held = len(answer.loaded.rejected)
@@ -184,23 +216,23 @@ def _copy_for(app: App, claim: Claim, staging: outbox.Staging, answer: Answer) -
     error = answer.error
     assert error is not None
     place = replace(claim.place, location=answer.location)
-    options = app.options(place)
-    waits = isinstance(error, Retryable) and options.retry.times > 0
-    if isinstance(error, Away) and not app.waits_for_away:
-        waits = False
+    retry = app.options(place).retry
+    for_it = isinstance(error, Away)
+    waits = app.waits_for_away if for_it else isinstance(error, Retryable) and retry.times > 0
     status = Status.WORKING if waits else Status.FAILED
     path = staging.child(place, status, claim.name)
     with disk.effect(Point.STAGE_CHILD), os.fdopen(os.dup(claim.descriptor), "rb") as stream:
         stream.seek(0)
         disk.copy(stream, path)
-    # one try is used up; the copy's own attempts go on from there
-    not_before = time.time() + endings.delay(options.retry, 0) if waits else 0.0
-    told = _refusal(app, claim, answer, not_before)
+    # one try is used up, and the copy's own go on from there; waiting for a location that is away is none
+    not_before = time.time() + endings.delay(retry, 0) if waits and not for_it else 0.0
+    told = _waits(app, place, error) if waits and for_it else _refusal(app, place, error, not_before)
+    told = replace(told, attempt=claim.note.attempt)
     staging.add(app.layout.reason(place, claim.name, status), reasons.encode(told))
     note = notes.FileNote(
         # an earlier copy's attempts are not used again
         attempt=notes.read(app.layout, place, claim.name).attempt,
-        tries=int(waits),
+        tries=int(bool(not_before)),
         not_before=not_before,
         ended="" if waits else Status.FAILED,
         said=error.summary,
@@ -208,15 +240,13 @@ def _copy_for(app: App, claim: Claim, staging: outbox.Staging, answer: Answer) -
     staging.add(app.layout.note(place, claim.name), notes.dump(note))
 
 
-def _refusal(app: App, claim: Claim, answer: Answer, not_before: float) -> Reason:
-    error = answer.error
-    assert error is not None
-    place = replace(claim.place, location=answer.location)
-    told = replace(endings.reason(app, place, error), attempt=claim.note.attempt)
+def _refusal(app: App, place: Place, error: EtlError, not_before: float) -> Reason:
+    """Say why a location did not take a file, and what is to be done: nothing, if it is tried again."""
+    told = endings.reason(app, place, error)
     if not_before:
         when = time.strftime("%H:%M:%S", time.localtime(not_before))
         return replace(told, urgency=Urgency.INFO, next=f"nothing: it is tried again at {when}")
-    back = f"move it from {place}/failed to {place}/working; only {answer.location} is loaded then"
+    back = f"move it from {place}/failed to {place}/working; only {place.location} is loaded then"
     return replace(told, next=f"{error.next or 'put it right'}; then {back}")
 
 

@@ -19,7 +19,7 @@ from etl.app import App
 from etl.config.schema import Source
 from etl.disk import Point
 from etl.errors import EtlError, InvalidFile, Retryable
-from etl.files import arrivals, names, notes, outbox, reasons
+from etl.files import arrivals, names, notes, outbox, reasons, room
 from etl.files.moves import Claim
 from etl.model import Place, Progress, Reason, Resolved, Stage, Status, Trouble, Urgency
 from etl.stages import endings, sources
@@ -42,6 +42,7 @@ def work(app: App, claim: Claim) -> Resolved:
         # a hidden or half-written name would lie in working/ for ever: it is never work
         accepted = [one for one in found if accepts(patterns, one.given) and not names.never_work(one.given)]
         fresh = [one for one in accepted if wish.get("again") or not _pulled_before(app, pipeline, one)]
+        room.require(app.layout, app.config.settings.reserve, sum(one.size for one in fresh))
         with outbox.stage(app.layout, claim.place, claim.name, claim.note.attempt) as staging:
             unread = _copy_all(app, staging, pipeline, fresh)
             pulled = len(fresh) - len(unread)

@@ -6,6 +6,7 @@ nowhere else. Called by `jobs`.
 
 from __future__ import annotations
 
+import errno
 import logging
 import time
 from collections.abc import Callable
@@ -13,8 +14,8 @@ from dataclasses import replace
 
 from etl import disk, process
 from etl.app import App
-from etl.errors import EtlError, Final, NotClaimed, Retryable, TimeUp, Unavailable
-from etl.files import moves, names
+from etl.errors import EtlError, Final, NoRoom, NotClaimed, Retryable, TimeUp, Unavailable
+from etl.files import moves, names, outbox
 from etl.files.layout import REQUESTS
 from etl.files.moves import Claim
 from etl.model import (
@@ -41,7 +42,8 @@ def perform(app: App, waiting: Waiting) -> Outcome:
     """Work one waiting file to its end. Never raises for anything the file, its content or a location does."""
     work = _work_of(waiting.place)
     _check_address(app, waiting)
-    if paused := pauses.why(app, waiting.place):
+    paused = pauses.why(app, waiting.place)
+    if paused and not pauses.may_probe(app, waiting.place):
         outcome: Outcome = Skipped(why=f"paused: {paused}")
     else:
         outcome = _perform(app, waiting, work)
@@ -54,6 +56,15 @@ def _perform(app: App, waiting: Waiting, work: Work) -> Outcome:
         return _claim_and_work(app, waiting, work)
     except NotClaimed as why:
         return Skipped(why=str(why))
+    except OSError as error:
+        if error.errno in disk.NO_ROOM:
+            return _disk_refused(error)
+        if error.errno == errno.EIO:
+            raise Unavailable(
+                f"{waiting.place}/{names.printable(waiting.name)}: the disk answered: {error}",
+                next="check the disk; the file is where it was and is tried again",
+            ) from error
+        raise
 
 
 def _claim_and_work(app: App, waiting: Waiting, work: Work) -> Outcome:
@@ -88,6 +99,14 @@ def _work_of(place: Place) -> Work:
 
 
 def _ending(app: App, claim: Claim, work: Work) -> Outcome:
+    """Do the work and end it in one of the ways; when the disk does not even take the ending, let go of the file."""
+    try:
+        return _worked(app, claim, work)
+    except OSError as error:
+        return _let_go(claim, error)
+
+
+def _worked(app: App, claim: Claim, work: Work) -> Outcome:
     """Do the work and turn whatever it raises into one of the endings."""
     place = claim.place
     try:
@@ -95,6 +114,9 @@ def _ending(app: App, claim: Claim, work: Work) -> Outcome:
     except NotClaimed as why:
         moves.give_back(claim)
         return Skipped(why=str(why))
+    except NoRoom as error:
+        moves.give_back(claim)
+        return Skipped(why=f"paused: {error}")
     except (Retryable, Unavailable) as error:
         return _try_again(app, claim, error)
     except TimeUp as error:
@@ -108,6 +130,8 @@ def _ending(app: App, claim: Claim, work: Work) -> Outcome:
     except Final as error:
         return _fail(claim, endings.reason(app, place, error))
     except OSError as error:
+        if error.errno in disk.NO_ROOM or _committed(claim):
+            raise
         return _try_again(
             app, claim, Retryable(f"the disk or network answered: {error}", next="see the cause")
         )
@@ -116,6 +140,30 @@ def _ending(app: App, claim: Claim, work: Work) -> Outcome:
     ) as error:  # the edge: whatever a handler or library throws ends as a reason, not as a crash
         log.exception("%s/%s failed", place, claim.name, extra={"event": "stage_crashed"})
         return _fail(claim, endings.unexpected(app, place, error))
+
+
+def _committed(claim: Claim) -> bool:
+    """Tell whether what the claim's attempt made counts already and only has to be handed out."""
+    return any(outbox.pending(claim.layout, claim.place, claim.name))
+
+
+def _let_go(claim: Claim, error: OSError) -> Skipped:
+    """Leave a file as if it had not been claimed, or where its outbox will find it; nothing is written (P24)."""
+    with process.undisturbed():
+        try:
+            committed = _committed(claim)
+        except OSError:  # leave it: recovery finds out, when the disk answers again
+            committed = True
+        if not committed:
+            moves.let_go(claim)
+    return _disk_refused(error)
+
+
+def _disk_refused(error: OSError) -> Skipped:
+    """End the job of a disk that is full or broken; the file waits, and the next scan tries again."""
+    full = error.errno in disk.NO_ROOM
+    what = "there is no room on the disk" if full else "the disk does not answer as it should"
+    return Skipped(why=f"{what} ({error}); it is tried again by itself", pressing=True)
 
 
 def _fail(claim: Claim, reason: Reason) -> Failed:
@@ -152,5 +200,6 @@ def _tell(waiting: Waiting, outcome: Outcome) -> None:
             log.warning("%s/%s: failed: %s", place, name, reason.summary, extra={"event": "file_failed"})
         case PutOff(reason=reason):
             log.warning("%s/%s: put off: %s", place, name, reason.summary, extra={"event": "file_put_off"})
-        case Skipped(why=why):
-            log.info("%s/%s: skipped: %s", place, name, why, extra={"event": "file_skipped"})
+        case Skipped(why=why, pressing=pressing):
+            level = logging.WARNING if pressing else logging.INFO
+            log.log(level, "%s/%s: skipped: %s", place, name, why, extra={"event": "file_skipped"})

@@ -11,6 +11,7 @@ import shutil
 import signal
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -111,9 +112,27 @@ def kill(road: Road, at: str) -> None:
         case Point.NOTE_DEATH | Point.RECOVER:
             road.crash("stage-commit:before")
             killed = road.crash(at, "mend")
+        case Point.MARK_AWAY:
+            with unreachable(road):
+                killed = road.crash(at, "wait")
+        case Point.MARK_BACK:
+            with unreachable(road):
+                road.work(patient=True)
+            killed = road.crash(at)
         case _:
             killed = road.crash(at)
     assert killed.returncode == -signal.SIGKILL, f"{at} is on nobody's road: {killed.stderr}"
+
+
+@contextmanager
+def unreachable(road: Road) -> Iterator[None]:
+    """Let the warehouse be away."""
+    database, elsewhere = road.root / "warehouse.db", road.root / "elsewhere.db"
+    database.rename(elsewhere)
+    database.mkdir()
+    yield
+    database.rmdir()
+    elsewhere.rename(database)
 
 
 def carry_on(road: Road, units_per_file: int = 7) -> None:

@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from etl import errors
-from etl.locations import engines
+from etl.locations import answers, engines
 from tests.location_helpers import opened, query, run, unit_file
 
 UNITS = [{"id": 1}, {"id": 2}]
@@ -43,6 +43,43 @@ def test_a_sqlite_folder_that_is_not_there_is_away_and_found(tmp_path: Path) -> 
     with pytest.raises(errors.Away):
         location.load(unit_file(UNITS))
     assert "no folder" in location.findings()[0]
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("53100", errors.Away),  # disk full
+        ("53300", errors.Away),  # too many connections
+        ("57P01", errors.Away),  # shutting down
+        ("57P03", errors.Away),  # starting up
+        ("25006", errors.Away),  # a read-only standby
+        ("53200", errors.Retryable),  # out of memory
+        ("42501", errors.Refused),  # no right to do that
+    ],
+)
+def test_what_only_the_database_can_put_right_is_away(code: str, expected: type[errors.EtlError]) -> None:
+    import psycopg.errors
+
+    answered = answers.CopyError(psycopg.errors.lookup(code)("said by a test"))
+    assert type(answers.whole(answered, "here")) is expected
+
+
+def test_a_sqlite_file_that_may_not_grow_is_away_and_the_load_is_whole_when_it_may(tmp_path: Path) -> None:
+    location = opened(tmp_path, kind="sql", url="sqlite:///x.db", table="t", create=True)
+    location.load(unit_file(UNITS, part="0001"))
+
+    def small(connection: Any, _record: Any) -> None:
+        connection.execute("PRAGMA max_page_count = 8")
+
+    engine = location._engine  # type: ignore[attr-defined]
+    location.close()
+    sa.event.listen(engine, "connect", small)
+    many = [{"id": number} for number in range(20_000)]
+    with pytest.raises(errors.Away, match="full"):
+        location.load(unit_file(many, part="0002"))
+    location.close()
+    sa.event.remove(engine, "connect", small)
+    assert location.load(unit_file(many, part="0002")).count == 20_000
 
 
 def test_a_connection_lost_inside_the_transaction_is_away_and_the_next_load_is_whole(
