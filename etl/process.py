@@ -1,4 +1,4 @@
-"""What the kernel does for our processes: time limits, and a child that ends with its parent.
+"""What the kernel does for our processes: time limits, a child that ends with its parent, no orphan that gets away.
 
 Standard library only, like the rest of the bottom row. Used by the outbox, the stages and the services.
 """
@@ -9,13 +9,15 @@ import ctypes
 import os
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
 
 from etl.errors import TimeUp
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 @contextmanager
@@ -51,3 +53,37 @@ def die_with_parent(parent: int) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # it died between fork and prctl
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def adopt_orphans() -> None:
+    """Have whatever loses its parent below this process become its child (Linux), so that nothing gets away."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_strays(keep: Collection[int]) -> int:
+    """End and bury every child of this process that is not in `keep`, and count them; never waits.
+
+    What they leave behind falls to us in turn: only 0 means that nothing is left.
+    """
+    strays = [pid for pid in _children() if pid not in keep]
+    for pid in strays:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+        with suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+    return len(strays)
+
+
+def _children() -> Iterator[int]:
+    """Give the process id of every child, dead ones that are not buried yet included (Linux)."""
+    if sys.platform != "linux":
+        return
+    own = str(os.getpid())
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            with suppress(OSError):
+                # the name in brackets may hold anything
+                parent = Path(entry.path, "stat").read_text().rpartition(")")[2].split()[1]
+                if parent == own:
+                    yield int(entry.name)

@@ -51,6 +51,21 @@ def running(data: Path) -> Path | None:
     return socket if socket and _answers_for(data / ".etl" / "redis", socket) else None
 
 
+@contextmanager
+def undisturbed(data: Path) -> Iterator[int | None]:
+    """Give the process id of the server (0: none is known) while nobody may start or end one.
+
+    None, at once, when somebody does just that.
+    """
+    lock = disk.lock_path(data / ".etl" / "redis.lock")
+    if lock is None:
+        yield None
+        return
+    with lock:
+        told = _process_id(data / ".etl" / "redis")
+        yield int(told) if told.isdigit() else 0
+
+
 # --- who needs it ------------------------------------------------------------------------------------------
 
 

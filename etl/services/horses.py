@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from etl import app as apps
 from etl.app import App
@@ -82,3 +83,36 @@ class _Scan:
                 mending.mend(self._app, pipeline, known, drops=False)
             except OSError as error:  # a folder that cannot be read holds its own pipeline alone
                 log.warning("%s: the scan is put off: %s", pipeline, error, extra={"event": "scan_put_off"})
+
+
+class Workers:
+    """The crew as a service."""
+
+    name = "workers"
+
+    def __init__(self, crew: Crew, scan: _Scan, grace: float) -> None:
+        self._crew = crew
+        self._scan = scan
+        self._grace = grace
+
+    def turn(self) -> float:
+        """Tend the crew, and scan if it is time."""
+        self._crew.tend()
+        self._scan.turn()
+        return 0.05
+
+    def close(self) -> None:
+        """Let jobs in hand finish."""
+        self._crew.stop(self._grace)
+
+
+@contextmanager
+def open(config: Config) -> Iterator[Workers]:  # noqa: A001
+    """Open the workers on every queue as a service."""
+    settings = config.settings
+    with connection.connect(settings.redis, config.data) as client:
+        connection.require_fit(client)
+        app = App.open(config, enqueue.RedisAnnouncer(client, layouts.Layout(config.data).data_id()))
+        crew = Crew(horse(config, app.queues(), waits_for_away=True), settings.workers)
+        log.info("%d workers on %s", settings.workers, ", ".join(app.queues()))
+        yield Workers(crew, _Scan(app, client), settings.stop_grace)
