@@ -9,6 +9,7 @@ import ctypes
 import os
 import signal
 import sys
+import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -61,18 +62,22 @@ def adopt_orphans() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def end_strays(keep: Collection[int]) -> int:
-    """End and bury every child of this process that is not in `keep`, and count them; never waits.
+def end_strays(keep: Collection[int], within: float = 5.0) -> bool:
+    """Kill and bury every child of ours but those in `keep`, and all that those leave to us, until none is left.
 
-    What they leave behind falls to us in turn: only 0 means that nothing is left.
+    False when some did not go `within` so many seconds.
     """
-    strays = [pid for pid in _children() if pid not in keep]
-    for pid in strays:
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
-        with suppress(ChildProcessError):
-            os.waitpid(pid, os.WNOHANG)
-    return len(strays)
+    until = time.monotonic() + within
+    while strays := [pid for pid in _children() if pid not in keep]:
+        for pid in strays:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+            with suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.01)
+    return True
 
 
 def _children() -> Iterator[int]:

@@ -44,7 +44,7 @@ def revive(redis: SecretStr, data: Path) -> None:
 
 
 @contextmanager
-def own_server(redis: SecretStr, data: Path) -> Iterator[int | None]:
+def standing_server(redis: SecretStr, data: Path) -> Iterator[int | None]:
     """Give the process id of the embedded server (0: there is none) while nobody may start or end one, else None.
 
     For whoever ends processes that nobody looks after: this one is meant to have no parent.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import secrets
 import time
@@ -17,6 +18,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from etl import disk
+
+log = logging.getLogger(__name__)
 
 #: seconds after which a record that was never put in its place belongs to somebody who died over it.
 LEFT_BEHIND = 60.0
@@ -44,10 +47,13 @@ def host() -> str:
 @contextmanager
 def held(data: Path, name: str, *, restarts: int = 0) -> Iterator[Record]:
     """Keep the record of a service of this process while it lives."""
-    folder = _folder(data)
-    disk.make_folder(folder)
     record = Record(name=name, host=host(), pid=os.getpid(), started=time.time(), restarts=restarts)
-    path, lock = _put(folder, record)
+    try:
+        path, lock = _put(_folder(data), record)
+    except OSError as error:  # a full disk is no reason not to run
+        log.warning("%s runs and is not shown in `etl status`: %s", name, error, extra={"event": "no_record"})
+        yield record
+        return
     with lock:
         try:
             yield record
@@ -74,6 +80,7 @@ def _folder(data: Path) -> Path:
 
 def _put(folder: Path, record: Record) -> tuple[Path, disk.Lock]:
     """Make a record aside, lock it, then rename it into place: nobody ever sees it without its lock."""
+    disk.make_folder(folder)
     stem = f"{record.name}.{record.host}.{record.pid}"
     aside = folder / f".{stem}.{secrets.token_hex(4)}.writing"
     lock = disk.lock_path(aside)

@@ -70,7 +70,10 @@ class Supervisor:
         """Keep the services running until asked to stop."""
         try:
             while not self._orders.stops:
-                self._turn()
+                try:
+                    self._turn()
+                except Exception:  # the edge: whatever a turn meets, the services are looked after
+                    log.exception("a turn failed; it is tried again", extra={"event": "turn_failed"})
                 self._orders.wait(LOOK_EVERY)
         finally:
             self._stop()
@@ -78,7 +81,7 @@ class Supervisor:
     def _turn(self) -> None:
         for one in self._children:
             one.tend()
-        self._end_strays()
+        self._end_strays(LOOK_EVERY)
         if self._renewal and self._renewal.is_over():
             self._seat.reloaded(self._renewal.said, self._renewal.renewed)
             self._renewal = None
@@ -86,15 +89,11 @@ class Supervisor:
             self._orders.reload = False
             self._reload()
 
-    def _end_strays(self) -> int:
-        """End what a killed service left behind, and count it."""
-        with connection.own_server(self._config.settings.redis, self._config.data) as server:
-            if server is None:
-                return 0  # a server that starts right now looks like a stray
-            strays = process.end_strays({server, *(one.pid for one in self._children)})
-        if strays:
-            log.info("ended what was left behind: %d", strays, extra={"event": "strays_ended"})
-        return strays
+    def _end_strays(self, within: float) -> None:
+        """End what a killed service left behind."""
+        with connection.standing_server(self._config.settings.redis, self._config.data) as server:
+            if server is not None:  # one that starts right now looks like a stray
+                process.end_strays({server, *(one.pid for one in self._children)}, within)
 
     # --- reload
 
@@ -137,9 +136,7 @@ class Supervisor:
             one.kill()
         while not all(one.bury() for one in self._children):
             self._orders.wait(LOOK_EVERY / 4)
-        until = time.monotonic() + STRAYS_WITHIN
-        while self._end_strays() and time.monotonic() < until:
-            self._orders.wait(LOOK_EVERY / 20)
+        self._end_strays(STRAYS_WITHIN)
         log.info("stopped", extra={"event": "stopped"})
 
 
@@ -219,5 +216,5 @@ def _keep_alive(config: Config, over: threading.Event) -> None:
 
 
 def _server(config: Config) -> int | None:
-    with connection.own_server(config.settings.redis, config.data) as server:
+    with connection.standing_server(config.settings.redis, config.data) as server:
         return server

@@ -17,7 +17,7 @@ from etl.queues import connection, embedded
 from etl.services import records
 from tests.queue_helpers import EMBEDDED, kill, lives, wait_until
 from tests.road import Road, count
-from tests.supervising import QUIET_SERVICE, Up, environment, status, up
+from tests.supervising import Up, environment, status, up
 
 #: ends as soon as it is opened, with a code of its own.
 ENDS_AT_ONCE = "def open(config):\n    raise SystemExit(3)\n"
@@ -141,6 +141,15 @@ def test_a_service_alone_shows_and_stops_cleanly(road: Road) -> None:
         assert alone.wait(20) == 0
         assert alone.stderr and " workers    1 workers on default" in alone.stderr.read()
     assert records.living(road.data) == []
+
+
+def test_workers_that_run_without_a_supervisor_are_shown_too(road: Road) -> None:
+    command = [sys.executable, "-m", "etl", "--config", str(road.root / "config"), "worker"]
+    with subprocess.Popen(command, env=environment(road), stderr=subprocess.DEVNULL) as worker:
+        wait_until(lambda: [one["pid"] for one in status(road)["services"]] == [worker.pid], "it is shown")
+        worker.terminate()
+        assert worker.wait(20) == 0
+    assert status(road)["services"] == []
 
 
 # --- dying ---------------------------------------------------------------------------------------------------
@@ -267,7 +276,7 @@ def test_a_second_signal_ends_everything_at_once(tmp_path: Path) -> None:
 
 def test_a_closed_terminal_stops_everything(road: Road) -> None:
     command = [sys.executable, "-m", "etl", "--config", str(road.root / "config"), "up"]
-    variables = environment(road, dropbox=QUIET_SERVICE)
+    variables = environment(road)
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(road.root)

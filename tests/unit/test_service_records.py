@@ -95,6 +95,13 @@ def test_what_was_never_finished_is_forgotten_after_a_while(tmp_path: Path) -> N
     assert list(folder(tmp_path).iterdir()) == [young]
 
 
+def test_a_service_whose_record_cannot_be_written_runs_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / ".etl").mkdir()
+    folder(tmp_path).write_text("in the way")
+    with records.held(tmp_path, "dropbox") as record:
+        assert record.pid == os.getpid()
+
+
 def test_the_supervisors_seat_tells_its_holder_while_it_is_held(tmp_path: Path) -> None:
     assert seat.holder(tmp_path) is None
     with seat.take(tmp_path) as taken:
