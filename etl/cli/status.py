@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -12,6 +13,7 @@ from etl.config.reading import Config
 from etl.files import away, survey
 from etl.files import layout as layouts
 from etl.model import Place, Status
+from etl.services import records
 from etl.stages import pauses
 
 
@@ -57,6 +59,7 @@ def _facts(config: Config, pipeline: str | None) -> dict[str, Any]:
     return {
         "data": str(config.data),
         "places": places,
+        "services": _services(config),
         "redis": _redis(config),
         "held": sorted(config.broken),
     }
@@ -65,6 +68,14 @@ def _facts(config: Config, pipeline: str | None) -> dict[str, Any]:
 def _away_since(tree: layouts.Layout, place: Place) -> float | None:
     known = away.read(tree, place) if place.location else None
     return known.since if known else None
+
+
+def _services(config: Config) -> list[dict[str, Any]]:
+    now = time.time()
+    return [
+        {**asdict(one), "uptime": max(0.0, round(now - one.started, 1))}
+        for one in records.living(config.data)
+    ]
 
 
 def _redis(config: Config) -> dict[str, Any] | str | None:
@@ -96,6 +107,7 @@ def _print(facts: dict[str, Any]) -> None:
     _print_pauses(facts["places"])
     if facts["held"]:
         click.echo(f"held because of their configuration: {', '.join(facts['held'])} (see `etl check`)")
+    _print_services(facts["services"])
     click.echo(_said_of(facts["redis"]))
 
 
@@ -108,6 +120,25 @@ def _print_pauses(places: list[dict[str, Any]]) -> None:
     for cause, paused in by_cause.items():
         where = "everything" if len(paused) == len(places) else ", ".join(paused)
         click.echo(f"paused: {where}: {cause}")
+
+
+def _print_services(services: list[dict[str, Any]]) -> None:
+    if not services:
+        click.echo("no services run: start them with `etl up`")
+        return
+    elsewhere = any(one["host"] != records.host() for one in services)
+    heads = ["service", *(["host"] if elsewhere else []), "process", "up for", "restarts"]
+    rows = [
+        [
+            one["name"],
+            *([one["host"]] if elsewhere else []),
+            str(one["pid"]),
+            common.ago(one["uptime"]),
+            one["restarts"],
+        ]
+        for one in services
+    ]
+    common.print_table(heads, rows, right=heads[-3:])
 
 
 def _said_of(redis: Any) -> str:

@@ -22,7 +22,10 @@ VERBS = {
     "discard": ("Daily", "move failed files into the archive, with your reason"),
     "init": ("Set-up", "write a commented starter configuration"),
     "check": ("Set-up", "try everything that can be set up wrong, and say what to do"),
+    "up": ("Set-up", "start everything and keep it running until stopped"),
+    "reload": ("Set-up", "check the configuration, then start every service anew"),
     "fsck": ("Advanced", "hold everything against what is promised, and mend what is safe"),
+    "service": ("Advanced", "one service alone, for systemd"),
     "worker": ("Advanced", "work the queues on this host until stopped"),
 }
 

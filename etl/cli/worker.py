@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import nullcontext
 
 import click
 
@@ -21,7 +22,7 @@ def command(queues: tuple[str, ...], workers: int | None, burst: bool) -> None:
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(process)d %(message)s", datefmt="%H:%M:%S")
     from etl.queues.enqueue import InlineAnnouncer
-    from etl.services import checking, horses
+    from etl.services import checking, horses, records
 
     config = checking.sound(common.configuration())
 
@@ -29,4 +30,5 @@ def command(queues: tuple[str, ...], workers: int | None, burst: bool) -> None:
     for queue in queues:
         if queue not in known:
             raise click.UsageError(f"no pipeline names the queue {queue!r}; there are: {', '.join(known)}")
-    horses.work(config, list(queues), workers or config.settings.workers, burst=burst)
+    with records.held(config.data, "workers") if not burst else nullcontext():
+        horses.work(config, list(queues), workers or config.settings.workers, burst=burst)

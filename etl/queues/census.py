@@ -46,4 +46,7 @@ def _count(client: redis_py.Redis, data_id: str) -> dict[str, Any]:
             queued, started, members = pipeline.execute()
         counts[queue] = {"queued": queued, "started": started}
         workers |= {keys.worker_name(keys.text(key)) for key in members}
-    return {"workers": len(workers if alive is None else workers & alive), "queues": counts}
+    if alive is not None:
+        # a worker's connections carry its name, also where no queue had a job yet
+        workers = {name for name in alive if name.startswith(keys.queue_name(data_id, ""))}
+    return {"workers": len(workers), "queues": counts}

@@ -49,6 +49,19 @@ def own_server(redis: SecretStr, data: Path) -> set[int]:
     return set() if pid is None else {pid}
 
 
+@contextmanager
+def standing_server(redis: SecretStr, data: Path) -> Iterator[int | None]:
+    """Give the process id of the embedded server (0: there is none) while nobody may start or end one, else None.
+
+    For whoever ends processes that nobody looks after: this one is meant to have no parent.
+    """
+    if redis.get_secret_value() != EMBEDDED:
+        yield 0
+        return
+    with embedded.undisturbed(data) as process:
+        yield process
+
+
 def url(redis: SecretStr, data: Path) -> SecretStr:
     """Give the URL another program (a dashboard, `rq info`) can use while `connect` is open."""
     if redis.get_secret_value() != EMBEDDED:

@@ -57,6 +57,20 @@ def process_id(data: Path) -> int | None:
     return int(told) if told.isdigit() else None
 
 
+@contextmanager
+def undisturbed(data: Path) -> Iterator[int | None]:
+    """Give the process id of the server (0: none is known) while nobody may start or end one.
+
+    None, at once, when somebody does just that.
+    """
+    lock = disk.lock_path(data / ".etl" / "redis.lock")
+    if lock is None:
+        yield None
+        return
+    with lock:
+        yield process_id(data) or 0
+
+
 # --- who needs it ------------------------------------------------------------------------------------------
 
 

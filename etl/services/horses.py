@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 from etl import app as apps
 from etl.app import App
@@ -156,3 +156,9 @@ class _Scan:
                 mending.mend(self._app, pipeline, known, drops=False)
             except OSError as error:  # a folder that cannot be read holds its own pipeline alone
                 log.warning("%s: the scan is put off: %s", pipeline, error, extra={"event": "scan_put_off"})
+
+
+@contextmanager
+def open(config: Config) -> Iterator[Workers]:  # noqa: A001
+    """Open the workers on every queue as a service, which closes itself."""
+    yield Workers(config, (), config.settings.workers)

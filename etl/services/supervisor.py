@@ -1,0 +1,220 @@
+"""The supervisor: starts the services as its children, starts them again when they die, stops them in order.
+
+Does no work of theirs and knows them by name only. One per data folder. Called by `etl up`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from etl import process
+from etl.config import reading
+from etl.config.reading import Config
+from etl.errors import ConfigError, EtlError
+from etl.queues import connection
+from etl.services import catalogue, child, records, seat
+from etl.services.child import Child
+from etl.services.orders import Orders
+
+log = logging.getLogger(__name__)
+
+#: seconds between two looks at everything; a child that dies is seen at once.
+LOOK_EVERY = 1.0
+#: seconds a service has to stop beyond what its jobs in hand are given.
+STOP_WITHIN = 15.0
+#: seconds a service has to show up after it was started.
+SHOWS_WITHIN = 30.0
+#: seconds that are spent at the end on processes nobody looks after.
+STRAYS_WITHIN = 5.0
+
+
+def run(config: Config, overrides: Mapping[str, str]) -> None:
+    """Keep every service of a data folder running until SIGTERM or SIGINT.
+
+    Raise `Unavailable` when another supervisor has the folder, or Redis is not there or not fit at the start.
+    """
+    with (
+        Orders() as orders,
+        seat.take(config.data) as taken,
+        connection.connect(config.settings.redis, config.data) as client,
+    ):
+        connection.require_fit(client)
+        # from now on: a server that was started before is nobody's child, and that is how it should be
+        process.adopt_orphans()
+        with records.held(config.data, "supervisor"), _server_kept_alive(config):
+            Supervisor(config, overrides, orders, taken).run()
+
+
+class Supervisor:
+    """1. starts, 2. watches and restarts, 3. renews one after the other at a reload, 4. stops in order."""
+
+    def __init__(
+        self, config: Config, overrides: Mapping[str, str], orders: Orders, taken: seat.Seat
+    ) -> None:
+        self._config = config
+        self._overrides = overrides
+        self._orders = orders
+        self._seat = taken
+        self._renewal: _Renewal | None = None
+        environment = {f"ETL_{key.upper()}": value for key, value in overrides.items()}
+        self._children = [
+            Child(name, child.command(config.folder, name), environment, _grace(config, entry))
+            for name, entry in catalogue.SERVICES.items()
+        ]
+
+    def run(self) -> None:
+        """Keep the services running until asked to stop."""
+        try:
+            while not self._orders.stops:
+                try:
+                    self._turn()
+                except Exception:  # the edge: whatever a turn meets, the services are looked after
+                    log.exception("a turn failed; it is tried again", extra={"event": "turn_failed"})
+                self._orders.wait(LOOK_EVERY)
+        finally:
+            self._stop()
+
+    def _turn(self) -> None:
+        for one in self._children:
+            one.tend()
+        self._end_strays(LOOK_EVERY)
+        if self._renewal and self._renewal.is_over():
+            self._seat.reloaded(self._renewal.said, self._renewal.renewed)
+            self._renewal = None
+        if self._orders.reload and not self._renewal:
+            self._orders.reload = False
+            self._reload()
+
+    def _end_strays(self, within: float) -> None:
+        """End what a killed service left behind."""
+        with connection.standing_server(self._config.settings.redis, self._config.data) as server:
+            if server is not None:  # one that starts right now looks like a stray
+                process.end_strays({server, *(one.pid for one in self._children)}, within)
+
+    # --- reload
+
+    def _reload(self) -> None:
+        try:
+            config = reading.read(self._config.folder, self._overrides)
+            self._must_be_the_same(config)
+        except (EtlError, OSError) as error:
+            log.warning(
+                "not reloaded, the services go on as they are: %s", error, extra={"event": "not_reloaded"}
+            )
+            self._seat.reloaded(str(error))
+            return
+        for held in (one for errors in config.broken.values() for one in errors):
+            log.error("held: %s", held, extra={"event": "pipeline_held"})
+        log.info("reload: every service is started anew, one after the other", extra={"event": "reload"})
+        for one in self._children:
+            one.grace = _grace(config, catalogue.SERVICES[one.name])
+        self._renewal = _Renewal(self._children, config)
+
+    def _must_be_the_same(self, config: Config) -> None:
+        """Refuse what cannot change under running services."""
+        for key, old, new in (
+            ("data", self._config.data, config.data),
+            ("redis", self._config.settings.redis, config.settings.redis),
+        ):
+            if old != new:
+                raise ConfigError(f"`{key}` has changed", next="stop `etl up` and start it again")
+
+    # --- stop
+
+    def _stop(self) -> None:
+        """Stop the services in the opposite order of their start; a second signal ends all at once."""
+        log.info("stops; a second signal ends everything at once", extra={"event": "stop"})
+        for one in reversed(self._children):
+            one.ask_to_leave()
+            while not one.bury() and self._orders.stops < 2:
+                self._orders.wait(LOOK_EVERY / 4)
+        for one in self._children:
+            one.kill()
+        while not all(one.bury() for one in self._children):
+            self._orders.wait(LOOK_EVERY / 4)
+        self._end_strays(STRAYS_WITHIN)
+        log.info("stopped", extra={"event": "stopped"})
+
+
+class _Renewal:
+    """A reload in progress: one service after the other leaves and is started anew; none of it is a crash."""
+
+    def __init__(self, children: list[Child], config: Config) -> None:
+        self.said = ""
+        self.renewed: list[dict[str, str | int]] = []
+        self._data = config.data
+        self._left = list(children)
+        self._begin()
+
+    def is_over(self) -> bool:
+        """Go on as far as is possible now, and tell whether every service is new."""
+        while self._left:
+            one = self._left[0]
+            shows = one.pid and one.pid != self._before and self._shows(one.pid)
+            if not shows and time.monotonic() < self._until:
+                return False
+            if shows:
+                self.renewed.append({"name": one.name, "before": self._before, "pid": one.pid})
+            else:
+                self.said = f"{one.name} does not come back; see the log of the supervisor"
+            self._left.pop(0)
+            self._begin()
+        return True
+
+    def _begin(self) -> None:
+        if self._left:
+            one = self._left[0]
+            self._before = one.pid
+            self._until = time.monotonic() + one.grace + SHOWS_WITHIN
+            one.ask_to_leave()
+
+    def _shows(self, pid: int) -> bool:
+        return any((one.pid, one.host) == (pid, records.host()) for one in records.living(self._data))
+
+
+def _grace(config: Config, entry: catalogue.Entry) -> float:
+    return STOP_WITHIN + (config.settings.stop_grace if entry.holds_jobs else 0.0)
+
+
+# --- the embedded server ---------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _server_kept_alive(config: Config) -> Iterator[None]:
+    """Bring an embedded server that was killed back, in a thread: its start may take long, our children may not."""
+    if config.settings.redis.get_secret_value() != connection.EMBEDDED:
+        yield
+        return
+    over = threading.Event()
+    thread = threading.Thread(target=_keep_alive, args=(config, over), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(STOP_WITHIN)
+
+
+def _keep_alive(config: Config, over: threading.Event) -> None:
+    told, before = "", _server(config)
+    while not over.wait(LOOK_EVERY):
+        try:
+            connection.revive(config.settings.redis, config.data)
+        except (EtlError, OSError) as error:
+            if str(error) != told:
+                log.warning("%s", error, extra={"event": "server_away"})
+            told = str(error)
+            continue
+        now = _server(config)
+        if before and now and now != before:  # a service may have been faster than we are
+            log.warning("the embedded Redis had ended and was started again", extra={"event": "server_back"})
+        told, before = "", now or before
+
+
+def _server(config: Config) -> int | None:
+    with connection.standing_server(config.settings.redis, config.data) as server:
+        return server
