@@ -12,6 +12,7 @@ import select
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 from typing import Protocol
 
@@ -58,6 +59,12 @@ def _turn(service: Service) -> float:
     return AFTER_TROUBLE
 
 
+def wake() -> None:
+    """Have the service that is kept in this process take its next turn now; from any thread."""
+    for stop in _kept:
+        stop.wake()
+
+
 class Stop:
     """Waits that end at once when somebody asks to stop: a signal, or `wake` from another thread."""
 
@@ -68,9 +75,11 @@ class Stop:
 
     def __enter__(self) -> Stop:
         self._before = {number: signal.signal(number, self._ask) for number in STOP_SIGNALS}
+        _kept.append(self)
         return self
 
     def __exit__(self, *_: object) -> None:
+        _kept.remove(self)
         for number, handler in self._before.items():
             signal.signal(number, handler)
         os.close(self._read)
@@ -82,10 +91,8 @@ class Stop:
 
     def wake(self) -> None:
         """End a wait; from any thread or signal handler."""
-        try:
+        with suppress(OSError):  # it is awake already, or has ended
             os.write(self._write, b"!")
-        except BlockingIOError:
-            pass  # it is awake already
 
     def wait(self, seconds: float) -> None:
         """Wait so long, or until somebody wakes us."""
@@ -94,3 +101,7 @@ class Stop:
             if select.select([self._read], [], [], left)[0]:
                 os.read(self._read, 4096)
                 return
+
+
+#: those that wait in this process.
+_kept: list[Stop] = []

@@ -14,7 +14,7 @@ from etl import disk
 from etl.app import App
 from etl.disk import Point
 from etl.errors import InvalidFile
-from etl.files import notes, outbox
+from etl.files import arrivals, notes, outbox
 from etl.files.moves import Claim
 from etl.model import Place, Resolved, Stage, Status
 
@@ -30,6 +30,8 @@ def work(app: App, claim: Claim) -> Resolved:
     patterns = app.pipeline(pipeline).spec.extract.accept
     source = notes.read_source(app.layout, pipeline, claim.file.id)
     given = source.given if source else claim.file.given
+    if source and not source.origin:
+        _use_up_done_file(app, claim, given)
     if not accepts(patterns, given):
         raise InvalidFile(
             f"the name {given!r} is not accepted by {pipeline}",
@@ -51,3 +53,11 @@ def work(app: App, claim: Claim) -> Resolved:
         claim.check_unchanged()
         staging.commit(note, app.announce)
     return Resolved(count=count, said=note.said)
+
+
+def _use_up_done_file(app: App, claim: Claim, given: str) -> None:
+    """Remove the done-file of a drop that is ours: what has an id needs none, whatever happens to it from here on."""
+    pattern = app.pipeline(claim.place.pipeline).spec.extract.complete.done
+    if pattern is not None:
+        folder = app.layout.status(claim.place, Status.WORKING)
+        arrivals.use_up(folder, given, pattern, claim.seen.ctime_ns)

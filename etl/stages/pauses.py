@@ -17,6 +17,11 @@ def why(app: App, place: Place) -> str:
     return no_room(app)
 
 
+def due(app: App, place: Place) -> float | None:
+    """Give when one file of a paused place may be tried, seconds since 1970; None: when the pause is over."""
+    return None
+
+
 def no_room(app: App) -> str:
     """Say that less disk is free than the operator wants to keep; "" when there is room (P24)."""
     reserve, free = app.config.settings.reserve, shutil.disk_usage(app.layout.data).free
