@@ -24,7 +24,7 @@ import yaml
 from etl import app as apps
 from etl.app import App
 from etl.config import reading
-from etl.files import arrivals, moves, names, notes, outbox, reasons, survey
+from etl.files import arrivals, gate, moves, names, notes, outbox, reasons, survey
 from etl.files.layout import Layout
 from etl.model import Outcome, Place, Stage, Status, Waiting
 from etl.queues.enqueue import InlineAnnouncer
@@ -178,6 +178,14 @@ class Road:
         """Recover what died, and work nothing."""
         with self.opened() as app:
             mending.mend(app, self.pipeline, set(), drops=True)
+
+    def lift(self) -> None:
+        """Take what lies in dropped folders out of them, settled or not."""
+        with self.opened() as app:
+            for place in app.places(self.pipeline):
+                for folder in survey.folders(self.layout, place):
+                    for path in survey.inside(folder):
+                        arrivals.lift(self.layout, place, path, gate.seen(path.stat()))
 
     def crash(self, at: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Work all that waits in a process that is killed at a point: `commit:before`, `claim:after#2`, …"""
@@ -334,6 +342,8 @@ def main(road: Road, verb: str, *arguments: str) -> None:
             road.work()
         case "mend":
             road.mend()
+        case "lift":
+            road.lift()
         case "ask":
             road.ask()
         case "deliver":

@@ -233,6 +233,7 @@ class _Ear(events.FileSystemEventHandler):
         name = path.removeprefix(self._folder).strip("/")
         if not path or deleted is bool(name):  # moved away, or a folder inside is gone
             return
-        made = isinstance(event, events.FileCreatedEvent | events.DirCreatedEvent)
+        # what lies in a folder that was moved in is told, too, but was not made there
+        made = isinstance(event, events.FileCreatedEvent) and not event.is_synthetic
         self._heard.put(Touch(place=self._place, name=name, renamed=renamed, made=made))
         service.wake()
