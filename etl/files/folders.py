@@ -33,7 +33,7 @@ class Emptied:
                 self._tidy(Path(parent))
 
     def _tidy(self, folder: Path) -> None:
-        if any(os.scandir(folder)):
+        if any(folder.iterdir()):
             self._since.pop(folder, None)
             return
         changed = folder.stat().st_mtime_ns

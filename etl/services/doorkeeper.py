@@ -145,13 +145,12 @@ class Doorkeeper:
                 arrivals.use_up(path.parent, path.name, done, taken)
         return lifted
 
-    def walk(self, place: Place) -> list[Waiting]:
-        """Take settled files out of every dropped folder of a place and give them; forget names that are gone."""
-        lifted: list[Waiting] = []
+    def walk(self, place: Place) -> None:
+        """Take settled files out of every dropped folder of a place; forget names that are gone."""
         for folder in survey.folders(self._app.layout, place):
-            found = [self._admit(place, path) for path in survey.inside(folder, self.done(place))]
-            lifted += [one for one in found if one is not None]
+            for path in survey.inside(folder, self.done(place)):
+                if (lifted := self._admit(place, path)) is not None:
+                    self._gate(place).renamed(self._path(place, lifted.name))
             self._emptied.tidy(folder)
         self._gate(place).forget_gone()
         self.outside = {one for one in self.outside if os.path.lexists(self._path(*one))}
-        return lifted

@@ -11,6 +11,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from etl.app import App
@@ -39,6 +40,15 @@ def _has_id(identity: Identity) -> bool:
     return names.parse(pipeline, name) is not None
 
 
+@contextmanager
+def _alone(what: object) -> Iterator[None]:
+    """Tell of a folder that cannot be read: it holds its own place or pipeline and no other."""
+    try:
+        yield
+    except OSError as error:
+        log.warning("%s: the scan is put off: %s", what, error, extra={"event": "scan_put_off"})
+
+
 class Mender:
     """One scan after the other over the same folders: what a scan learned helps the next."""
 
@@ -62,14 +72,16 @@ class Mender:
         """
         waits: list[tuple[Place, list[str]]] = []
         for pipeline in pipelines:
-            try:
+            with _alone(pipeline):
                 waits += [(place, self._restored(place)) for place in self._app.places(pipeline)]
-            except OSError as error:  # a folder that cannot be read holds its own pipeline alone
-                log.warning("%s: the scan is put off: %s", pipeline, error, extra={"event": "scan_put_off"})
         # asked after the folders were read: what was published meanwhile has a job by now
         known = self._asks()
         self.due = 0.0
-        self._app.announce([one for place, listing in waits for one in self._lost(place, listing, known)])
+        lost: list[Waiting] = []
+        for place, listing in waits:
+            with _alone(place):
+                lost += self._lost(place, listing, known)
+        self._app.announce(lost)
 
     def _restored(self, place: Place) -> list[str]:
         """Finish and bring back what the dead left at a place, and give the names that wait there."""
@@ -80,7 +92,7 @@ class Mender:
         for name in survey.listing(layout, place, Status.IN_PROCESS):
             moves.recover(layout, place, name, self._app.announce)
         if self.door is not None and self._drops:
-            self._app.announce(self.go_on(self.door.walk(place)))
+            self.door.walk(place)
         return survey.listing(layout, place, Status.WORKING, self._done(place))
 
     def _done(self, place: Place) -> str | None:
