@@ -54,6 +54,8 @@ class Point(StrEnum):
     ARRIVE = "arrive"
     AFTER = "after"
     DISCARD = "discard"
+    LIFT = "lift"
+    USE_UP = "use-up"
     LOCATION_WRITE = "location-write"
     LOCATION_COMMIT = "location-commit"
     MARK_AWAY = "mark-away"

@@ -23,7 +23,7 @@ import yaml
 from etl import app as apps
 from etl.app import App
 from etl.config import reading
-from etl.files import arrivals, moves, names, notes, survey
+from etl.files import arrivals, gate, moves, names, notes, survey
 from etl.files.layout import Layout
 from etl.model import Outcome, Place, Stage, Status, Waiting
 from etl.queues.enqueue import InlineAnnouncer
@@ -163,7 +163,7 @@ class Road:
         outcomes: list[Outcome] = []
         with self.opened(patient=patient) as app:
             assert isinstance(app.announcer, InlineAnnouncer)
-            mending.mend(app, self.pipeline, set(), drops=True)
+            mending.Mender(app, set, drops=True).mend([self.pipeline])
             while work := app.announcer.take():
                 outcomes.append(run.perform(app, _waiting(work.function, work.arguments)))
                 assert len(outcomes) <= most, f"work without end: {self.tree()}"
@@ -179,7 +179,15 @@ class Road:
     def mend(self) -> None:
         """Recover what died, and work nothing."""
         with self.opened() as app:
-            mending.mend(app, self.pipeline, set(), drops=True)
+            mending.Mender(app, set, drops=True).mend([self.pipeline])
+
+    def lift(self) -> None:
+        """Take what lies in dropped folders out of them, settled or not."""
+        with self.opened() as app:
+            for place in app.places(self.pipeline):
+                for folder in survey.folders(self.layout, place):
+                    for path in survey.inside(folder):
+                        arrivals.lift(self.layout, place, path, gate.seen(path.stat()))
 
     def crash(self, at: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Work all that waits in a process that is killed at a point: `commit:before`, `claim:after#2`, …"""
@@ -303,6 +311,8 @@ def main(road: Road, verb: str, *arguments: str) -> None:
             road.work(patient=True)
         case "mend":
             road.mend()
+        case "lift":
+            road.lift()
         case "ask":
             road.ask()
         case "deliver":

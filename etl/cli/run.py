@@ -33,7 +33,7 @@ def command(pipeline: str, files: tuple[Path, ...], inline: bool, json_: bool) -
     # what workers would log is told by the bar and the table here
     logging.getLogger("etl").setLevel(logging.CRITICAL)
     config = common.configuration(pipeline)
-    from etl.services import checking, foreground, mending
+    from etl.services import checking, foreground
 
     checking.follow(config, pipeline)
     paths = _expanded(files)
@@ -44,14 +44,13 @@ def command(pipeline: str, files: tuple[Path, ...], inline: bool, json_: bool) -
             coming = sum(path.stat().st_size for path in paths)
             room.require(app.layout, config.settings.reserve, coming)
         ids = _deliver(app, pipeline, bar.copying(paths)) if files else None
-        if ids is None:
-            app.announce(mending.all_waiting(app, pipeline))
         try:
-            foreground.work_off(hands, pipeline, ids, bar.update)
+            alone = foreground.work_off(hands, pipeline, ids, bar.update)
         except KeyboardInterrupt:
             click.echo(f"\nwhat is left waits in its folders; `etl run {pipeline}` goes on with it", err=True)
             raise
-    return _report(_worked(app, pipeline, ids, started), bar.done.rows, time.time() - started, json_)
+    worked = _worked(app, pipeline, ids, started, alone)
+    return _report(worked, bar.done.rows, time.time() - started, json_)
 
 
 def _deliver(app: App, pipeline: str, paths: Iterable[Path]) -> set[str]:
@@ -73,6 +72,8 @@ class Worked:
     found: list[Delivery]
     #: summaries of requests for an extract that failed.
     refused: list[str]
+    #: drops that were not complete.
+    alone: int = 0
 
     @property
     def code(self) -> int:
@@ -80,7 +81,7 @@ class Worked:
         return 1 if self.refused or any(one.verdict != "resolved" for one in self.found) else 0
 
 
-def _worked(app: App, pipeline: str, ids: set[str] | None, started: float) -> Worked:
+def _worked(app: App, pipeline: str, ids: set[str] | None, started: float, alone: int) -> Worked:
     """Give the deliveries of `ids`, or else all of which anything moved since `started`."""
     found = deliveries.of_pipeline(app.layout, pipeline, app.pipeline(pipeline).spec.load.locations, ids)
     if ids is None:
@@ -92,7 +93,7 @@ def _worked(app: App, pipeline: str, ids: set[str] | None, started: float) -> Wo
         for name in survey.listing(app.layout, requests, Status.FAILED)
         if app.layout.file(requests, Status.FAILED, name).lstat().st_mtime >= started - 0.05
     ]
-    return Worked(pipeline=pipeline, found=found, refused=refused)
+    return Worked(pipeline=pipeline, found=found, refused=refused, alone=alone)
 
 
 def _expanded(files: tuple[Path, ...]) -> list[Path]:
@@ -134,10 +135,15 @@ def _inside(folder: Path) -> list[Path]:
 def _report(worked: Worked, rows: int, seconds: float, json_: bool) -> int:
     found = worked.found
     if json_:
-        facts = {"pipeline": worked.pipeline, "seconds": round(seconds, 3), "refused": worked.refused}
+        facts: dict[str, object] = {"pipeline": worked.pipeline, "seconds": round(seconds, 3)}
+        facts |= {"refused": worked.refused, "left_alone": worked.alone}
         common.print_json(facts | {"files": [summary(one) for one in found]})
         return worked.code
-    if not found and not worked.refused:
+    if worked.alone:
+        click.echo(
+            f"{common.number(worked.alone, 'file')} left alone: still being written, or without a done-file"
+        )
+    if not found and not worked.refused and not worked.alone:
         click.echo(f"nothing waits in {worked.pipeline}")
         return worked.code
     common.print_table(

@@ -12,7 +12,7 @@ from etl.cli import common
 from etl.config.reading import Config
 from etl.files import away, survey
 from etl.files import layout as layouts
-from etl.model import Place, Status
+from etl.model import Place, Stage, Status
 from etl.services import records
 from etl.stages import pauses
 
@@ -45,12 +45,18 @@ def _facts(config: Config, pipeline: str | None) -> dict[str, Any]:
     places = []
     for name in common.chosen(config, pipeline):
         for place in layouts.places(name, config.pipelines[name].spec.load.locations):
-            counts = {status: survey.count(tree, place, status) for status in Status}
+            done = config.pipelines[name].spec.extract.complete.done
+            # only dropped source files have done-files
+            done = done if place.stage is Stage.EXTRACT and not place.location else None
+            counts = {status: survey.count(tree, place, status, done) for status in Status}
+            waiting = counts[Status.WORKING]
             places.append(
                 {
                     "place": str(place),
                     **{str(status): count.files for status, count in counts.items()},
-                    "oldest_waiting": survey.age(counts[Status.WORKING].oldest),
+                    "oldest_waiting": survey.age(waiting.oldest),
+                    "settling": waiting.settling,
+                    "not_done": waiting.not_done,
                     "ignored": sum(count.ignored for count in counts.values()),
                     "paused": pauses.told(config, tree, place),
                     "away_since": _away_since(tree, place),
@@ -100,9 +106,17 @@ def _print(facts: dict[str, Any]) -> None:
             rows.append([place["place"], *counts, common.ago(place["oldest_waiting"])])
     heads = ["place", "working\n(waiting)", *statuses[1:], "oldest"]
     common.print_table(heads, rows, right=heads[1:])
-    if ignored := sum(place["ignored"] for place in facts["places"]):
+    settling, not_done, ignored = (
+        sum(place[key] for place in facts["places"]) for key in ("settling", "not_done", "ignored")
+    )
+    if settling:
         click.echo(
-            f"{common.number(ignored, 'file')} ignored (folders; hidden, half-written or temporary names)"
+            f"{common.number(settling, 'drop')} not yet taken: settling"
+            + (f", {not_done:,} of them without a done-file" if not_done else "")
+        )
+    if ignored:
+        click.echo(
+            f"{common.number(ignored, 'file')} ignored (hidden, half-written or temporary names, done-files)"
         )
     _print_pauses(facts["places"])
     if facts["held"]:

@@ -19,9 +19,9 @@ from typing import Any, BinaryIO
 from etl import disk
 from etl.disk import Point
 from etl.errors import InvalidFile, UnsafeName
-from etl.files import names, notes, outbox
+from etl.files import gate, names, notes, outbox
 from etl.files.layout import REQUESTS, Layout
-from etl.model import Place, Stage, Status, Waiting
+from etl.model import Place, Seen, Stage, Status, Waiting
 
 
 def register(
@@ -106,11 +106,11 @@ def deliver(layout: Layout, pipeline: str, path: Path) -> Waiting:
             return _arrive(layout, place, staging.aside(), str(file), note)
 
 
-def request(layout: Layout, pipeline: str, wish: Mapping[str, Any]) -> Waiting:
+def request(layout: Layout, pipeline: str, wish: Mapping[str, Any], given: str = "request.json") -> Waiting:
     """Write a durable request for an extract, to be claimed like any file."""
     place = Place(pipeline=pipeline, stage=Stage.EXTRACT, location=REQUESTS)
     data = json.dumps(wish, indent=1).encode() + b"\n"
-    file = names.christen("request.json", names.new_id(pipeline, time.time_ns() // 1_000_000))
+    file = names.christen(given, names.new_id(pipeline, time.time_ns() // 1_000_000))
     now = time.time()
     with outbox.stage(layout, place, str(file), 0) as staging:
         aside = staging.aside()
@@ -118,7 +118,7 @@ def request(layout: Layout, pipeline: str, wish: Mapping[str, Any]) -> Waiting:
         note = notes.SourceNote(
             id=file.id,
             pipeline=pipeline,
-            given="request.json",
+            given=given,
             sha256=disk.sha256(aside),
             size=len(data),
             mtime=now,
@@ -139,6 +139,57 @@ def _arrive(layout: Layout, place: Place, aside: Path, name: str, note: notes.So
             disk.rename(target, aside)
         raise
     return Waiting(place=place, name=name)
+
+
+# --- out of folders that were dropped whole -----------------------------------------------------------------
+
+
+def lift(layout: Layout, place: Place, path: Path, seen: Seen | None) -> Waiting | None:
+    """Take a settled file out of a folder that was dropped whole, to `working/` under its id.
+
+    None when it is no longer what was `seen`, when another is at it, or while its namesake waits in `working/`.
+    """
+    try:
+        lock = disk.lock_regular(path)
+    except FileNotFoundError:
+        return None
+    except OSError:  # a link, a pipe, not ours to read: the claim refuses it with a reason
+        known = names.parse(place.pipeline, path.name)
+        return _lift(layout, place, path, known or register_unread(layout, place, path))
+    if lock is None:
+        return None
+    with lock:
+        if not disk.same_file(path, lock.descriptor) or gate.seen(os.fstat(lock.descriptor)) != seen:
+            return None
+        file = names.parse(place.pipeline, path.name)
+        if file is None or notes.read_source(layout, place.pipeline, file.id) is None:
+            file = register(layout, place, path.name, lock.descriptor, file)
+        return _lift(layout, place, path, file)
+
+
+def _lift(layout: Layout, place: Place, path: Path, file: names.FileName) -> Waiting | None:
+    target = layout.file(place, Status.WORKING, str(file))
+    try:
+        disk.move(path, target, Point.LIFT)
+    except (FileExistsError, FileNotFoundError):
+        return None
+    disk.sync_folder(target.parent)
+    # a reason that came along is about an attempt that is over
+    path.with_name(f"{path.name}.reason.json").unlink(missing_ok=True)
+    return Waiting(place=place, name=target.name)
+
+
+def use_up(folder: Path, given: str, pattern: str, taken_ns: int) -> None:
+    """Remove the done-file of a file that was taken out of `folder` at `taken_ns` by the file system's clock.
+
+    One that came later, or whose file lies there again, speaks of the next delivery and is left.
+    """
+    done = folder / names.done_name(pattern, given)
+    with suppress(OSError):
+        facts = done.lstat()
+        if facts.st_ctime_ns <= taken_ns and not os.path.lexists(folder / given):
+            with disk.effect(Point.USE_UP):
+                done.unlink()
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from etl import disk
 from etl.disk import Point
 from etl.errors import AlreadyClaimed, NotSettled, UnsafeName, Vanished
 from etl.files import arrivals, mover, names, notes, outbox, reasons
+from etl.files.gate import seen
 from etl.files.layout import Layout
 from etl.model import Place, Reason, Seen, Status, Waiting
 
@@ -85,13 +86,6 @@ class Claim:
         now = seen(os.fstat(self.descriptor))
         if (now.size, now.mtime_ns) != (self.seen.size, self.seen.mtime_ns):
             raise NotSettled(f"{self.name!r} in {self.place} changed while it was read")
-
-
-def seen(facts: os.stat_result) -> Seen:
-    """Give what identifies the state of a file."""
-    return Seen(
-        inode=facts.st_ino, size=facts.st_size, mtime_ns=facts.st_mtime_ns, ctime_ns=facts.st_ctime_ns
-    )
 
 
 @contextmanager
@@ -248,9 +242,9 @@ def refuse(layout: Layout, waiting: Waiting, reason: Reason) -> str:
             return target.name
 
 
-def retry(layout: Layout, place: Place, name: str) -> Waiting:
-    """Move a failed file back to `working/`: the same as a person's `mv`."""
-    path = layout.file(place, Status.FAILED, name)
+def retry(layout: Layout, place: Place, name: str, status: Status = Status.FAILED) -> Waiting:
+    """Move a failed file, or one at rest elsewhere, back to `working/`: the same as a person's `mv`."""
+    path = layout.file(place, status, name)
     mover.shift(layout, path, place, Status.WORKING, Point.PUT_OFF)
     return Waiting(place=place, name=name)
 

@@ -135,6 +135,21 @@ def never_work(name: str) -> bool:
     return _NEVER_WORK.fullmatch(name) is not None
 
 
+def done_name(pattern: str, given: str) -> str:
+    """Name the done-file of a dropped file: `{name}.ok` makes `books.csv.ok`."""
+    return pattern.replace("{name}", given)
+
+
+def of_done(pattern: str | None, name: str) -> str | None:
+    """Give the name of the file that a done-file speaks of; None for a name that is no done-file's."""
+    before, _, after = (pattern or "").partition("{name}")
+    if not before + after or len(name) <= len(before + after):
+        return None
+    if not name.startswith(before) or not name.endswith(after):
+        return None
+    return name[len(before) : len(name) - len(after)]
+
+
 # --- ids ---------------------------------------------------------------------------------------------------
 
 

@@ -10,11 +10,12 @@ import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from etl import disk
-from etl.files import names, notes
+from etl.files import names
 from etl.files.layout import Layout
-from etl.model import Place, Status, Waiting
+from etl.model import Place, Status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,54 +25,86 @@ class Count:
     files: int
     oldest: float | None
     ignored: int
+    #: dropped files that nobody has claimed yet, those in dropped folders among them.
+    settling: int = 0
+    #: of these: how many wait for their done-file.
+    not_done: int = 0
 
 
-def listing(layout: Layout, place: Place, status: Status) -> list[str]:
+def listing(layout: Layout, place: Place, status: Status, done: str | None = None) -> list[str]:
     """Give the names of the files in one status folder, sorted; folders and what is never work are left out."""
-    return sorted(name for name, is_work in _names(layout, place, status) if is_work)
+    work, _, _ = _sorted_out(layout, place, status, done)
+    return sorted(work)
 
 
-def _names(layout: Layout, place: Place, status: Status) -> list[tuple[str, bool]]:
-    """Give every name in one status folder and whether it can be work."""
+def folders(layout: Layout, place: Place) -> list[Path]:
+    """Give the folders that were dropped into `working/`; hidden and half-written ones are left out."""
+    _, dropped, _ = _sorted_out(layout, place, Status.WORKING, None)
+    return [layout.status(place, Status.WORKING) / name for name in sorted(dropped)]
+
+
+def inside(folder: Path, done: str | None = None) -> Iterator[Path]:
+    """Give what can be work in a dropped folder and all below it, links among it; no link is followed."""
+    for parent, below, files in os.walk(folder):
+        below[:] = sorted(name for name in below if not names.never_work(name))
+        links = [name for name in below if Path(parent, name).is_symlink()]
+        for name in sorted([*files, *links]):
+            if not names.never_work(name) and names.of_done(done, name) is None:
+                yield Path(parent, name)
+
+
+def _sorted_out(
+    layout: Layout, place: Place, status: Status, done: str | None
+) -> tuple[list[str], list[str], int]:
+    """Give the names of files and of folders in one status folder, and how many names are never work."""
+    work, dropped, ignored = [], [], 0
     try:
         with os.scandir(layout.status(place, status)) as entries:
-            return [
-                (entry.name, not names.never_work(entry.name) and not entry.is_dir(follow_symlinks=False))
-                for entry in entries
-            ]
+            for entry in entries:
+                if names.never_work(entry.name) or _is_done_file(place, entry.name, done):
+                    ignored += not entry.name.endswith(".reason.json")
+                elif entry.is_dir(follow_symlinks=False):
+                    dropped.append(entry.name)
+                else:
+                    work.append(entry.name)
     except FileNotFoundError:
-        return []
+        pass
+    return work, dropped, ignored
 
 
-def count(layout: Layout, place: Place, status: Status) -> Count:
+def _is_done_file(place: Place, name: str, done: str | None) -> bool:
+    # what carries an id was delivered as a file of its own
+    return names.of_done(done, name) is not None and names.parse(place.pipeline, name) is None
+
+
+def count(layout: Layout, place: Place, status: Status, done: str | None = None) -> Count:
     """Count one status folder."""
-    oldest: float | None = None
-    files = ignored = 0
-    for name, is_work in _names(layout, place, status):
-        if not is_work:
-            ignored += not name.endswith(".reason.json")
-            continue
-        files += 1
-        try:
-            moved = os.lstat(layout.status(place, status) / name).st_mtime
-        except FileNotFoundError:
-            continue
-        oldest = moved if oldest is None else min(oldest, moved)
-    return Count(files=files, oldest=oldest, ignored=ignored)
+    work, dropped, ignored = _sorted_out(layout, place, status, done)
+    folder = layout.status(place, status)
+    times = [moved for name in work if (moved := _moved(folder / name)) is not None]
+    drops: list[Path] = []
+    if status is Status.WORKING:
+        drops = [folder / name for name in work if names.parse(place.pipeline, name) is None]
+        drops += [path for name in dropped for path in inside(folder / name, done)]
+        dropped = []
+    return Count(
+        files=len(work),
+        oldest=min(times, default=None),
+        ignored=ignored + len(dropped),
+        settling=len(drops),
+        not_done=sum(_waits_for_done(path, done) for path in drops),
+    )
 
 
-def waiting(layout: Layout, place: Place, *, drops: bool) -> Iterator[tuple[Waiting, float]]:
-    """Give the files that wait at a place and when each is due (0: now).
+def _moved(path: Path) -> float | None:
+    try:
+        return path.lstat().st_mtime
+    except FileNotFoundError:
+        return None
 
-    With `drops` off only files that carry an id are given: those were published whole, or moved back by a
-    person; a name without one may still be being written.
-    """
-    for name in listing(layout, place, Status.WORKING):
-        file = names.parse(place.pipeline, name)
-        if file is None and not drops:
-            continue
-        note = notes.glance(layout, place, name) if file else notes.FileNote()
-        yield Waiting(place=place, name=name), note.not_before if not note.ended else 0.0
+
+def _waits_for_done(path: Path, done: str | None) -> bool:
+    return done is not None and not os.path.lexists(path.with_name(names.done_name(done, path.name)))
 
 
 def orphans(layout: Layout, place: Place) -> Iterator[str]:

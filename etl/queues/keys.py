@@ -14,6 +14,7 @@ _WORKERS = "rq:workers:"
 _WORKER = "rq:worker:"
 _JOB = "rq:job:"
 _EXECUTION = "rq:execution:"
+_EXECUTIONS = "rq:executions:"
 
 
 def text(answer: object) -> str:
@@ -29,6 +30,11 @@ def queue_name(data_id: str, queue: str) -> str:
 def queue(data_id: str, queue: str) -> str:
     """Key of the list of waiting job ids."""
     return _QUEUE + queue_name(data_id, queue)
+
+
+def intermediate(data_id: str, queue: str) -> str:
+    """Key of the list of job ids that a worker has taken and not yet begun."""
+    return f"{_QUEUE}{queue_name(data_id, queue)}:intermediate"
 
 
 def short_queue(data_id: str, key: str) -> str | None:
@@ -60,3 +66,8 @@ def job(job_id: str) -> str:
 def execution(job_and_execution: str) -> str:
     """Key of the hash that says which worker began a job."""
     return _EXECUTION + job_and_execution
+
+
+def executions(job_id: str) -> str:
+    """Key of the sorted set of one job's executions."""
+    return _EXECUTIONS + job_id

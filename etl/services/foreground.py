@@ -24,6 +24,7 @@ from etl.model import Progress, Status
 from etl.queues import connection, enqueue
 from etl.queues.queue import Identity
 from etl.services import horses, mending, service
+from etl.services.doorkeeper import Doorkeeper
 from etl.services.workers import Crew
 from etl.stages import pauses
 
@@ -158,25 +159,30 @@ def _stoppable() -> Iterator[None]:
 Look = Callable[[Progress, int, float, str], None]
 
 
-def work_off(hands: Hands, pipeline: str, ids: set[str] | None, look: Look) -> None:
+def work_off(hands: Hands, pipeline: str, ids: set[str] | None, look: Look) -> int:
     """Work until nothing of `ids` (None: of the whole pipeline) waits or is in process.
 
     `look` is told what was done so far, how many files are left, when the next that was put off is due, and why
     nothing moves where something pauses it.
+    Give the number of files that were left alone: not complete, or without their done-file.
     """
+    run = _Run(hands, pipeline, ids)
     moved, before, due, why = time.monotonic(), (Progress(), -1), 0.0, ""
-    # two looks: between the folders of one, a file that was put back may have been missed
-    while left := _left(hands.app, pipeline, ids) or _left(hands.app, pipeline, ids):
-        now = (hands.progress, left)
+    if ids is None:
+        run.mender.mend([pipeline])
+    while run.goes_on():
+        now = (hands.progress, run.left)
         look(*now, due, why)
         if now != before:
             moved, before, due, why = time.monotonic(), now, 0.0, ""
         elif time.monotonic() - moved > QUIET:
             why = _paused(hands.app, pipeline)
-            due = mending.mend(hands.app, pipeline, hands.announced(), drops=ids is None)
-            moved = time.monotonic()
+            run.mender.mend([pipeline])
+            moved, due = time.monotonic(), run.mender.due
         hands.turn()
+        hands.app.announce(run.mender.go_on(run.door.turn()))
     look(hands.progress, 0, 0.0, "")
+    return len(run.door.outside) if ids is None else 0
 
 
 def _paused(app: App, pipeline: str) -> str:
@@ -187,14 +193,31 @@ def _paused(app: App, pipeline: str) -> str:
     return ""
 
 
-def _left(app: App, pipeline: str, ids: set[str] | None) -> int:
-    """Count what waits or is in process."""
-    return sum(
-        _ours(pipeline, name, ids)
-        for place in app.places(pipeline)
-        for status in (Status.WORKING, Status.IN_PROCESS)
-        for name in survey.listing(app.layout, place, status)
-    )
+class _Run:
+    """What one call of `work_off` is about, and how much of it is left."""
+
+    def __init__(self, hands: Hands, pipeline: str, ids: set[str] | None) -> None:
+        self._app, self._pipeline, self._ids = hands.app, pipeline, ids
+        self.door = Doorkeeper(hands.app, drops=ids is None)
+        self.mender = mending.Mender(hands.app, hands.announced, drops=ids is None, door=self.door)
+        self.left = 0
+        # what is not complete after two looks is left alone: it may be written to for hours
+        self._patience = time.monotonic() + hands.app.pipeline(pipeline).spec.extract.complete.settle + QUIET
+
+    def goes_on(self) -> bool:
+        """Tell whether anything is left, or may yet turn out to be complete."""
+        # two looks: between the folders of one, a file that was put back may have been missed
+        self.left = self._count() or self._count()
+        return bool(self.left) or (self.door.standing > 0 and time.monotonic() < self._patience)
+
+    def _count(self) -> int:
+        """Count what waits or is in process."""
+        return sum(
+            _ours(self._pipeline, name, self._ids) and (place, name) not in self.door.outside
+            for place in self._app.places(self._pipeline)
+            for status in (Status.WORKING, Status.IN_PROCESS)
+            for name in survey.listing(self._app.layout, place, status, self.door.done(place))
+        )
 
 
 def _ours(pipeline: str, name: str, ids: set[str] | None) -> bool:

@@ -20,6 +20,7 @@ from etl.model import Place
 from etl.queues import connection, enqueue
 from etl.queues.queue import Report
 from etl.services import mending, service
+from etl.services.doorkeeper import Doorkeeper
 from etl.services.workers import LOOK_EVERY, OVERRUN, Crew, Death, Terms
 from etl.stages import endings
 
@@ -92,6 +93,7 @@ def work(config: Config, queues: Sequence[str], count: int, *, burst: bool) -> N
     with service.Stop() as stop:
         try:
             workers.scan.turn()
+            workers.scan.let_in()
             workers.crew.start()
             while not stop.asked and workers.crew.drain():
                 stop.wait(LOOK_EVERY)
@@ -136,26 +138,30 @@ class _Scan:
 
     def __init__(self, app: App, client: object) -> None:
         self._app = app
-        self._client = client
         self._next = 0.0
+        self._door = Doorkeeper(app, drops=False)
+        self._mender = mending.Mender(
+            app, lambda: mending.announced(client, app), drops=False, door=self._door
+        )
 
     def turn(self) -> None:
         """Scan if it is time; a Redis that is away is told and tried again."""
+        self._app.announce(self._mender.go_on(self._door.turn()))
         if time.monotonic() < self._next:
             return
         settings = self._app.config.settings
         self._next = time.monotonic() + settings.scan
         try:
             connection.revive(settings.redis, self._app.config.data)
-            known = mending.announced(self._client, self._app)
+            self._mender.mend(self._app.config.pipelines)
         except (Unavailable, OSError) as error:
             log.warning("the scan is put off: %s", error, extra={"event": "scan_put_off"})
-            return
-        for pipeline in self._app.config.pipelines:
-            try:
-                mending.mend(self._app, pipeline, known, drops=False)
-            except OSError as error:  # a folder that cannot be read holds its own pipeline alone
-                log.warning("%s: the scan is put off: %s", pipeline, error, extra={"event": "scan_put_off"})
+
+    def let_in(self) -> None:
+        """Wait until what was moved back is complete, as far as that takes one more look."""
+        if self._door.standing:
+            time.sleep(self._door.wanted())
+            self.turn()
 
 
 @contextmanager

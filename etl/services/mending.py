@@ -1,22 +1,26 @@
 """Mending: files whose worker died come back, and work that has no job gets one. The folders decide.
 
-Changes nothing that a living worker holds; any number may mend at once. Called in a loop by whoever keeps
-running.
+Changes nothing that a living worker holds; any number may mend at once, on any host. Called in a loop by
+whoever keeps running: the dropbox, `etl worker`, `etl run`.
 """
 
 from __future__ import annotations
 
 import logging
+import math
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from etl.app import App
-from etl.files import moves, names, outbox, survey
+from etl.files import moves, names, notes, outbox, survey
 from etl.model import Place, Status, Waiting
 from etl.queues import enqueue
 from etl.queues.queue import Identity
+from etl.services.doorkeeper import Doorkeeper
+from etl.stages import pauses
 
 log = logging.getLogger(__name__)
 
@@ -36,41 +40,120 @@ def _has_id(identity: Identity) -> bool:
     return names.parse(pipeline, name) is not None
 
 
-def mend(app: App, pipeline: str, known: set[Identity], *, drops: bool) -> float:
-    """Recover orphans, announce what waits without a job, and tell when the next file put off is due (0: none).
-
-    With `drops` off, files without an id are left alone: they may still be being written.
-    """
-    lost: list[Waiting] = []
-    dues: list[float] = []
-    for place in app.places(pipeline):
-        with _told(place):
-            outbox.sweep(app.layout, place, app.announce)
-        for name in survey.listing(app.layout, place, Status.IN_PROCESS):
-            with _told(place):
-                moves.recover(app.layout, place, name, app.announce)
-        for waiting, due in survey.waiting(app.layout, place, drops=drops):
-            if due > time.time():
-                dues.append(due)
-            elif app.work(waiting).identity not in known:
-                lost.append(waiting)
-    app.announce(lost)
-    return min(dues, default=0.0)
-
-
 @contextmanager
-def _told(place: Place) -> Iterator[None]:
-    """Tell of a disk that does not let us mend something, and go on: one bad file holds up no other."""
+def _alone(what: object) -> Iterator[None]:
+    """Tell of a folder that cannot be read: it holds its own place or pipeline and no other."""
     try:
         yield
     except OSError as error:
-        log.warning(
-            "%s: not mended: %s; the next scan tries again", place, error, extra={"event": "not_mended"}
-        )
+        log.warning("%s: the scan is put off: %s", what, error, extra={"event": "scan_put_off"})
 
 
-def all_waiting(app: App, pipeline: str) -> list[Waiting]:
-    """Give everything that waits in a pipeline and is due."""
-    places = app.places(pipeline)
-    found = [one for place in places for one in survey.waiting(app.layout, place, drops=True)]
-    return [waiting for waiting, due in found if due <= time.time()]
+class Mender:
+    """One scan after the other over the same folders: what a scan learned helps the next."""
+
+    def __init__(
+        self, app: App, asks: Callable[[], set[Identity]], *, drops: bool, door: Doorkeeper | None = None
+    ) -> None:
+        self._app = app
+        self._asks = asks
+        #: off: files without an id are left alone.
+        self._drops = drops
+        #: decides about what people put there; without one, all of it is taken as it lies.
+        self.door = door
+        #: when the next file that was put off is due, seconds since 1970; 0: none is.
+        self.due = 0.0
+        self._paused: dict[Place, str] = {}
+
+    def mend(self, pipelines: Iterable[str]) -> None:
+        """Recover orphans, finish what was committed, and announce what waits without a job.
+
+        Raise `Unavailable` when the queue does not tell which work has one; orphans are recovered all the same.
+        """
+        waits: list[tuple[Place, list[str]]] = []
+        for pipeline in pipelines:
+            with _alone(pipeline):
+                waits += [(place, self._restored(place)) for place in self._app.places(pipeline)]
+        # asked after the folders were read: what was published meanwhile has a job by now
+        known = self._asks()
+        self.due = 0.0
+        lost: list[Waiting] = []
+        for place, listing in waits:
+            with _alone(place):
+                lost += self._lost(place, listing, known)
+        self._app.announce(lost)
+
+    def _restored(self, place: Place) -> list[str]:
+        """Finish and bring back what the dead left at a place, and give the names that wait there."""
+        layout = self._app.layout
+        if not layout.status(place, Status.WORKING).is_dir():
+            layout.make(place.pipeline, self._app.pipeline(place.pipeline).spec.load.locations)
+        with _alone(place):
+            outbox.sweep(layout, place, self._app.announce)
+        for name in survey.listing(layout, place, Status.IN_PROCESS):
+            with _alone(place):  # one file that the disk does not let go holds up no other
+                moves.recover(layout, place, name, self._app.announce)
+        if self.door is not None and self._drops:
+            self.door.walk(place)
+        return survey.listing(layout, place, Status.WORKING, self._done(place))
+
+    def _done(self, place: Place) -> str | None:
+        if place.location or place.stage != "extract":
+            return None
+        return self._app.pipeline(place.pipeline).spec.extract.complete.done
+
+    # --- pauses
+
+    def go_on(self, waiting: Iterable[Waiting]) -> list[Waiting]:
+        """Give those of the waiting files whose place is not paused; the others are left to a later scan."""
+        waiting = list(waiting)
+        paused = {place for place in {one.place for one in waiting} if self._why(place)}
+        return [one for one in waiting if one.place not in paused]
+
+    def _why(self, place: Place) -> str:
+        """Say why a place is paused, and tell it once when that begins and once when it ends."""
+        why = pauses.why(self._app, place)
+        if why and place not in self._paused:
+            log.warning("%s pauses: %s", place, why, extra={"event": "place_paused"})
+        if not why and place in self._paused:
+            log.info("%s goes on", place, extra={"event": "place_resumed"})
+        self._paused = {known: said for known, said in self._paused.items() if known != place}
+        if why:
+            self._paused[place] = why
+        return why
+
+    # --- work without a job
+
+    def _lost(self, place: Place, listing: Iterable[str], known: set[Identity]) -> Iterator[Waiting]:
+        """Give what waits at a place without a job; of a paused place one file, when it may be tried."""
+        paused = bool(self._why(place))
+        if paused:
+            due = pauses.due(self._app, place)
+            if due is None or due > time.time():
+                self._note_due(due or 0.0)
+                return
+        about = self._app.work(Waiting(place=place, name="")).identity[:3]
+        for name in listing:
+            one = None if (*about, name) in known else self._ready(place, name)
+            if one is not None:
+                yield one
+            if paused and (one is not None or (*about, name) in known):
+                return
+
+    def _ready(self, place: Place, name: str) -> Waiting | None:
+        """Give a file that has no job as what may be announced now, or None."""
+        file = names.parse(place.pipeline, name)
+        note = notes.glance(self._app.layout, place, name) if file else None
+        if note is not None and not note.ended:
+            if note.not_before > time.time():
+                self._note_due(note.not_before)
+                return None
+            gone = not os.path.lexists(self._app.layout.file(place, Status.WORKING, name))
+            return None if gone else Waiting(place=place, name=name)
+        if self.door is not None:
+            return self.door.admit(place, name, note)
+        return Waiting(place=place, name=name) if file or self._drops else None
+
+    def _note_due(self, due: float) -> None:
+        if due:
+            self.due = min(self.due or math.inf, due)

@@ -12,8 +12,9 @@ import select
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 from etl.errors import EtlError
 
@@ -60,13 +61,17 @@ def _turn(service: Service) -> float:
 
 def asked() -> int:
     """Tell how often the service that runs here was asked to stop; who is asked twice does not finish anything."""
-    return Stop.current.asked if Stop.current else 0
+    return sum(stop.asked for stop in _kept)
+
+
+def wake() -> None:
+    """Have the service that is kept in this process take its next turn now; from any thread."""
+    for stop in _kept:
+        stop.wake()
 
 
 class Stop:
     """Waits that end at once when somebody asks to stop: a signal, or `wake` from another thread."""
-
-    current: ClassVar[Stop | None] = None
 
     def __init__(self) -> None:
         self.asked = 0
@@ -75,11 +80,11 @@ class Stop:
 
     def __enter__(self) -> Stop:
         self._before = {number: signal.signal(number, self._ask) for number in STOP_SIGNALS}
-        Stop.current = self
+        _kept.append(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        Stop.current = None
+        _kept.remove(self)
         for number, handler in self._before.items():
             signal.signal(number, handler)
         os.close(self._read)
@@ -91,10 +96,8 @@ class Stop:
 
     def wake(self) -> None:
         """End a wait; from any thread or signal handler."""
-        try:
+        with suppress(OSError):  # it is awake already, or has ended
             os.write(self._write, b"!")
-        except BlockingIOError:
-            pass  # it is awake already
 
     def wait(self, seconds: float) -> None:
         """Wait so long, or until somebody wakes us."""
@@ -103,3 +106,7 @@ class Stop:
             if select.select([self._read], [], [], left)[0]:
                 os.read(self._read, 4096)
                 return
+
+
+#: those that wait in this process.
+_kept: list[Stop] = []

@@ -14,7 +14,7 @@ from etl import disk
 from etl.app import App
 from etl.disk import Point
 from etl.errors import InvalidFile
-from etl.files import names, notes, outbox, room
+from etl.files import arrivals, names, notes, outbox, room
 from etl.files.moves import Claim
 from etl.model import Place, Resolved, Stage, Status
 
@@ -24,9 +24,8 @@ def accepts(patterns: tuple[str, ...], given: str) -> bool:
     return any(fnmatchcase(given, pattern) for pattern in patterns)
 
 
-def _given(app: App, claim: Claim) -> str:
+def _given(claim: Claim, source: notes.SourceNote | None) -> str:
     """Give the name as it was given; one that a person has changed since is given anew."""
-    source = notes.read_source(app.layout, claim.place.pipeline, claim.file.id)
     if source and names.christen(source.given, source.id).given == claim.file.given:
         return source.given
     return claim.file.given
@@ -36,7 +35,10 @@ def work(app: App, claim: Claim) -> Resolved:
     """Pass a file on to transform, or raise `InvalidFile` when its name is not one we accept."""
     pipeline = claim.place.pipeline
     patterns = app.pipeline(pipeline).spec.extract.accept
-    given = _given(app, claim)
+    source = notes.read_source(app.layout, pipeline, claim.file.id)
+    given = _given(claim, source)
+    if source and not source.origin:
+        _use_up_done_file(app, claim, source.given)
     if not accepts(patterns, given):
         raise InvalidFile(
             f"the name {given!r} is not accepted by {pipeline}",
@@ -59,3 +61,11 @@ def work(app: App, claim: Claim) -> Resolved:
         claim.check_unchanged()
         staging.commit(note, app.announce)
     return Resolved(count=count, said=note.said)
+
+
+def _use_up_done_file(app: App, claim: Claim, given: str) -> None:
+    """Remove the done-file of a drop that is ours: what has an id needs none, whatever happens to it from here on."""
+    pattern = app.pipeline(claim.place.pipeline).spec.extract.complete.done
+    if pattern is not None:
+        folder = app.layout.status(claim.place, Status.WORKING)
+        arrivals.use_up(folder, given, pattern, claim.seen.ctime_ns)

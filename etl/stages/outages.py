@@ -8,12 +8,11 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import suppress
-from itertools import islice
 
 from etl.app import App
 from etl.errors import Away
-from etl.files import away, survey
-from etl.model import Place
+from etl.files import away, names, notes, survey
+from etl.model import Place, Status, Waiting
 
 log = logging.getLogger("etl.stages")
 
@@ -46,6 +45,10 @@ def back(app: App, place: Place) -> None:
 
 
 def _catch_up(app: App, place: Place) -> None:
-    now = time.time()
-    waiting = islice(survey.waiting(app.layout, place, drops=False), MOST_ANNOUNCED)
-    app.announce([one for one, due in waiting if due <= now])
+    """Announce what waits there and is due; what a person moved there meanwhile is the scan's to look at."""
+    now, due = time.time(), []
+    for name in survey.listing(app.layout, place, Status.WORKING)[:MOST_ANNOUNCED]:
+        note = notes.glance(app.layout, place, name)
+        if names.parse(place.pipeline, name) and not note.ended and note.not_before <= now:
+            due.append(Waiting(place=place, name=name))
+    app.announce(due)

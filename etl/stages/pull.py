@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from etl import disk
@@ -40,7 +41,7 @@ def work(app: App, claim: Claim) -> Resolved:
         found, refused = _list_all(app, pipeline, wish)
         patterns = app.pipeline(pipeline).spec.extract.accept
         # a hidden or half-written name would lie in working/ for ever: it is never work
-        accepted = [one for one in found if accepts(patterns, one.given) and not names.never_work(one.given)]
+        accepted = [one for one in found if accepts(patterns, one.given) and _is_work(app, pipeline, one)]
         fresh = [one for one in accepted if wish.get("again") or not _pulled_before(app, pipeline, one)]
         room.require(app.layout, app.config.settings.reserve, sum(one.size for one in fresh))
         with outbox.stage(app.layout, claim.place, claim.name, claim.note.attempt) as staging:
@@ -74,11 +75,19 @@ def _wish(claim: Claim) -> dict[str, Any]:
 def _sources(app: App, pipeline: str, wish: dict[str, Any]) -> Sequence[Source]:
     """Give the sources a request names, else the configured ones."""
     configured = app.pipeline(pipeline).spec.extract.sources
+    if (beat := wish.get("every")) and not wish.get("sources"):
+        # named by its key: its path may hold a password, and a request lies about for people to read
+        return [source for source in configured if sources.key(source.path) == beat]
     if not wish.get("sources"):
         return configured
     by_path = {source.path: source for source in configured}
     # one that is not configured is only read: nobody said what may be done to it afterwards
     return [by_path.get(str(path)) or Source(path=str(path)) for path in wish["sources"]]
+
+
+def _is_work(app: App, pipeline: str, one: Found) -> bool:
+    done = app.pipeline(pipeline).spec.extract.complete.done
+    return not names.never_work(one.given) and names.of_done(done, one.given) is None
 
 
 def _list_all(
@@ -142,15 +151,19 @@ def _hold_back(
     refused: Sequence[tuple[str, EtlError]],
 ) -> None:
     """Publish a request for what could not be pulled: waiting for another try where that may help, else failed."""
+    if wish.get("every"):  # what may go better the next time is left to the next beat
+        refused = [(url, error) for url, error in refused if not isinstance(error, Retryable)]
     if not refused:
         return
     name = str(claim.file.held_back(".json", claim.file.generation))
-    again = {**wish, "sources": [url for url, _ in refused]}
+    again = json.dumps({**wish, "sources": [url for url, _ in refused]}, indent=1).encode()
+    if wish.get("every") and _lies_there(app.layout.file(claim.place, Status.FAILED, name), again):
+        return  # told by an earlier beat
     retry, tries = app.options(claim.place).retry, claim.note.tries
     waits = tries < retry.times and any(isinstance(error, Retryable) for _, error in refused)
     status = Status.WORKING if waits else Status.FAILED
     with disk.effect(Point.STAGE_CHILD):
-        staging.child(claim.place, status, name).write_bytes(json.dumps(again, indent=1).encode())
+        staging.child(claim.place, status, name).write_bytes(again)
     reason = Reason(
         summary=f"{len(refused)} of the source files could not be pulled; first: {refused[0][1].summary}",
         impact="these files are missing; all others were pulled",
@@ -170,6 +183,13 @@ def _hold_back(
             tries=tries + 1, not_before=time.time() + endings.delay(retry, tries), rows=len(refused)
         )
     staging.add(app.layout.note(claim.place, name), notes.dump(note))
+
+
+def _lies_there(path: Path, data: bytes) -> bool:
+    try:
+        return path.read_bytes() == data
+    except FileNotFoundError:
+        return False
 
 
 def _after(app: App, pipeline: str, pulled: Sequence[Found]) -> None:

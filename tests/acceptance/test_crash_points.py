@@ -7,6 +7,7 @@ right rows, each once, of one recipe. The list of points comes from the code; on
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 from collections import Counter
@@ -109,6 +110,17 @@ def kill(road: Road, at: str) -> None:
         case Point.DISCARD:
             name = road.one("transform", "failed").name
             killed = road.crash(at, "discard", "transform", name)
+        case Point.LIFT:
+            # a folder that was dropped whole, and whose files have settled
+            folder = road.folder("extract", "working", "folder")
+            folder.mkdir()
+            os.rename(road.folder("extract", "working") / "later.csv", folder / "later.csv")
+            killed = road.crash(at, "lift")
+        case Point.USE_UP:
+            road.spec["extract"]["complete"] = {"done": "{name}.ok"}
+            road.write()
+            (road.folder("extract", "working") / "later.csv.ok").touch()
+            killed = road.crash(at)
         case Point.NOTE_DEATH | Point.RECOVER:
             road.crash("stage-commit:before")
             killed = road.crash(at, "mend")
@@ -138,6 +150,7 @@ def unreachable(road: Road) -> Iterator[None]:
 def carry_on(road: Road, units_per_file: int = 7) -> None:
     """Change the recipe, let what was put off succeed, recover, and work all that waits."""
     (road.root / "flag").touch()
+    road.lift()
     road.handlers["handler"] = road.handlers["handler"].replace('"old"', '"new"')
     road.transform(units_per_file=units_per_file)
     road.work()

@@ -190,17 +190,25 @@ def test_what_is_not_a_plain_file_is_refused_with_a_reason_and_never_opened(
     assert road.files(stage, "failed") == []
 
 
-def test_a_folder_in_a_drop_folder_is_left_alone_and_said_to_be_ignored(tmp_path: Path) -> None:
+def test_a_folder_in_a_drop_folder_is_walked_and_the_hidden_and_half_written_in_it_are_not(
+    tmp_path: Path,
+) -> None:
     road = project(tmp_path)
     folder = road.folder("extract", "working", "sub.csv")
     folder.mkdir()
     (folder / "inner.csv").write_bytes(ROW)
+    (folder / "half.csv.part").write_bytes(ROW)
+    hidden = road.folder("extract", "working", ".hidden")
+    hidden.mkdir()
+    (hidden / "inner.csv").write_bytes(ROW)
     road.drop("good.csv", ROW)
+    assert "2 drops not yet taken: settling" in road.etl("status").stdout
     done = road.etl("run", "books")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert loaded(road) == 1
-    assert (folder / "inner.csv").read_bytes() == ROW
-    assert "1 file ignored (folders" in road.etl("status").stdout
+    assert loaded(road) == 2
+    assert (hidden / "inner.csv").read_bytes() == ROW
+    assert os.listdir(folder) == ["half.csv.part"]
+    assert "1 file ignored (hidden" in road.etl("status").stdout
 
 
 # --- jobs that somebody else put on the queue --------------------------------------------------------------

@@ -73,7 +73,7 @@ MUTATIONS = (
     Mutation(
         name="no scan: what has no job gets none",
         file="etl/services/mending.py",
-        old="    app.announce(lost)\n",
+        old="        self._app.announce(lost)\n",
         new="",
         tests=("tests/acceptance",),
     ),
