@@ -14,7 +14,8 @@ from typing import TextIO
 #: columns of the service's name.
 _WIDTH = 10
 _DIM, _YELLOW, _RED, _PLAIN = "\x1b[2m", "\x1b[33m", "\x1b[31m", "\x1b[0m"
-_OF_SERVICES = ("\x1b[36m", "\x1b[35m", "\x1b[34m", "\x1b[32m")
+#: six, because with so many the names of our services fall on different ones.
+_OF_SERVICES = ("\x1b[36m", "\x1b[96m", "\x1b[35m", "\x1b[32m", "\x1b[34m", "\x1b[95m")
 
 
 class Lines(logging.Formatter):
