@@ -33,8 +33,9 @@ def command(pipeline: str | None, fix: bool, deep: bool, json_: bool) -> int:
     """Hold folders, notes, queue and locations against what is promised.
 
     Prints every broken promise with the file and what to do. May run beside workers: what is being worked
-    on is fine, and what is found is looked at again a second later. Exit 0 only when nothing is broken; with
-    --fix, when nothing is left.
+    on is fine, and what is found is looked at again a second later.
+
+    Exit 0 only when nothing is broken; with --fix, when nothing is left.
     """
     config = common.configuration()
     from etl.services.fsck import Scope
@@ -52,7 +53,10 @@ def command(pipeline: str | None, fix: bool, deep: bool, json_: bool) -> int:
     else:
         _print(found, left, did)
         _sum_up(left, tally, did)
-    return 1 if left else 0
+    if left:
+        return 1
+    # what is held because of its configuration was not looked at
+    return 2 if config.broken and not pipeline else 0
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from etl.files import moves, names
 from etl.files.layout import REQUESTS
 from etl.model import Status
 from tests import road as roads
+from tests.acceptance.test_rights_and_outages import ordinary
 from tests.road import Road
 
 TABLE = """CREATE TABLE books (id INTEGER, price DOUBLE PRECISION CHECK (price >= 0),
@@ -458,6 +459,14 @@ def test_another_location_later_does_not_make_old_files_wrong(road: Road) -> Non
     assert road.findings() == []
 
 
+def test_files_at_a_location_that_is_no_longer_configured_are_told(road: Road) -> None:
+    del road.spec["load"]["locations"]["shut"]
+    road.write()
+    (found,) = road.findings()
+    assert (found.check, found.place) == ("location-gone", "books/load/shut")
+    assert "3 files" in found.what
+
+
 def test_a_location_pointed_elsewhere_is_told_once_per_unit_file(road: Road) -> None:
     road.spec["load"]["locations"]["lake"]["path"] = "other"
     road.write()
@@ -525,3 +534,20 @@ def test_a_redis_that_does_not_answer_is_told_and_the_folders_are_looked_at(road
     done = road.etl("fsck")
     assert done.returncode == 0, done.stdout
     assert "the queue is not looked at" in done.stderr
+
+
+def test_a_pipeline_that_cannot_be_looked_at_is_not_called_clean(road: Road) -> None:
+    (road.root / "config" / "pipelines" / "other.yaml").write_text("transfrom: {}\n")
+    assert road.etl("fsck").returncode == 2
+    assert road.etl("fsck", "books").returncode == 0
+
+
+def test_a_folder_that_may_not_be_listed_is_told_and_its_files_are_not_called_lost(road: Road) -> None:
+    folder = road.folder("load", "resolved")
+    folder.chmod(0)
+    try:
+        done = ordinary(road, "fsck", "--json")
+    finally:
+        folder.chmod(0o2775)
+    assert done.returncode == 1, done.stderr
+    assert [one["check"] for one in json.loads(done.stdout)] == ["folder-closed"]

@@ -14,7 +14,7 @@ import pytest
 from etl import errors
 from etl.locations import memory
 from etl.locations.location import Location
-from tests.location_helpers import LATER_FILE, opened, query, unit_file
+from tests.location_helpers import FILE, LATER_FILE, opened, query, unit_file
 
 BOOKS = [{"isbn": "1", "title": "Emma"}, {"isbn": "2", "title": "Persuasion"}]
 CORRECTED = [{"isbn": "1", "title": "Emma, corrected"}]
@@ -156,3 +156,22 @@ def test_an_unknown_kind_is_told_with_the_near_word(tmp_path: Path) -> None:
 def test_a_misspelt_option_is_told_with_the_near_word(tmp_path: Path) -> None:
     with pytest.raises(errors.ConfigError, match="did you mean 'table'"):
         opened(tmp_path, kind="sql", url="sqlite:///x.db", tabel="books")
+
+
+def test_it_tells_what_it_has_and_of_whom(kind: Kind) -> None:
+    assert list(kind.location.keys("d1", "books") or ()) == []
+    kind.location.load(unit_file(BOOKS))
+    kind.location.load(unit_file(BOOKS, part="0001-bad"))
+    kind.location.load(unit_file(CORRECTED, file=LATER_FILE, generation=2))
+    told = {
+        (key.file, key.generation, key.part, key.count) for key in kind.location.keys("d1", "books") or ()
+    }
+    assert told == {(FILE, 1, "0001", 2), (FILE, 1, "0001-bad", 2), (LATER_FILE, 2, "0001", 1)}
+    assert list(kind.location.excess("d1", "books")) == []
+
+
+def test_a_replaced_generation_leaves_nothing_that_is_too_much(kind: Kind) -> None:
+    kind.location.load(unit_file(BOOKS))
+    kind.location.load(unit_file(CORRECTED, generation=2))
+    assert list(kind.location.excess("d1", "books")) == []
+    assert (FILE, 2) in {(key.file, key.generation) for key in kind.location.keys("d1", "books") or ()}

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from etl import errors
 from etl.model import UnitFile
-from tests.location_helpers import LATER_FILE, opened, query, run, start_load, unit_file
+from tests.location_helpers import FILE, LATER_FILE, opened, query, run, start_load, unit_file
 
 BOOKS = [{"isbn": str(number), "price": number} for number in range(50)]
 
@@ -337,3 +337,44 @@ def test_parts_of_one_file_load_side_by_side(tmp_path: Path, postgres: str) -> N
 
 def _with_blocks(units: UnitFile, blocks: Any) -> UnitFile:
     return UnitFile(**{name: getattr(units, name) for name in units.__slots__} | {"blocks": blocks})
+
+
+def test_keys_are_told_with_what_was_rejected_and_of_this_pipeline_alone(
+    tmp_path: Path, database_url: str
+) -> None:
+    run(database_url, "CREATE TABLE books (isbn TEXT, price INTEGER CHECK (price > 0))")
+    location = opened(tmp_path, kind="sql", url=database_url, table="books")
+    location.load(unit_file(BOOKS))
+    assert [(key.count, key.rejected) for key in location.keys("d1", "books") or ()] == [(49, 1)]
+    assert list(location.keys("d1", "orders") or ()) == []
+    assert list(location.keys("d2", "books") or ()) == []
+    location.close()
+
+
+def test_rows_that_are_there_twice_and_rows_of_an_older_life_are_told(
+    tmp_path: Path, database_url: str
+) -> None:
+    location = opened(tmp_path, kind="sql", url=database_url, table="books", create=True)
+    location.load(unit_file(BOOKS))
+    location.load(unit_file(BOOKS, file=LATER_FILE, generation=2))
+    row = "'x', 1, '{}', {}, 2"
+    run(database_url, f"INSERT INTO books VALUES ({row.format(FILE, 1)})")
+    run(database_url, f"INSERT INTO books VALUES ({row.format(LATER_FILE, 1)})")
+    # somebody else's rows in a shared table are none of our business
+    run(database_url, f"INSERT INTO books VALUES ({row.format('another', 1)})")
+    told = {
+        (one.file, one.generation, one.rows, one.counted, one.current)
+        for one in location.excess("d1", "books")
+    }
+    assert told == {(FILE, 1, 51, 50, 1), (LATER_FILE, 1, 1, 0, 2)}
+    location.close()
+
+
+def test_a_database_that_is_away_says_so_when_it_is_asked_and_none_is_made(tmp_path: Path) -> None:
+    location = opened(tmp_path, kind="sql", url=f"sqlite:///{tmp_path / 'x.db'}", table="books", create=True)
+    assert list(location.keys("d1", "books") or ()) == []
+    assert list(location.excess("d1", "books")) == []
+    assert list(tmp_path.iterdir()) == []
+    away = opened(tmp_path, kind="sql", url="postgresql://nobody@127.0.0.1:1/x", table="books")
+    with pytest.raises(errors.Away):
+        list(away.keys("d1", "books") or ())

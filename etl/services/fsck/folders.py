@@ -12,6 +12,7 @@ from pathlib import Path
 from etl import disk
 from etl.app import App
 from etl.files import layout as layouts
+from etl.files import survey
 from etl.model import Place, Stage, Status
 from etl.services.fsck.finding import Finding
 
@@ -63,6 +64,26 @@ def not_writable(app: App, pipeline: str) -> Iterator[Finding]:
                 name=_shown(app, folder),
                 what="is not readable and writable for this user",
                 next=f"chmod g+rwxs {folder}, or run this as the user who owns it",
+            )
+
+
+def of_no_location(app: App, pipeline: str) -> Iterator[Finding]:
+    """P17: what lies at a location is worked; at one that is no longer configured nobody does."""
+    known = {*app.pipeline(pipeline).spec.load.locations, *Status}
+    load = app.layout.data / pipeline / Stage.LOAD
+    for folder in sorted(load.iterdir()) if load.is_dir() else ():
+        if folder.name in known or folder.name.startswith(".") or not folder.is_dir():
+            continue
+        unworked = (Status.WORKING, Status.IN_PROCESS, Status.FAILED)
+        place = Place(pipeline=pipeline, stage=Stage.LOAD, location=folder.name)
+        if count := sum(len(survey.listing(app.layout, place, status)) for status in unworked):
+            yield Finding(
+                promise="P17",
+                check="location-gone",
+                place=str(place),
+                name=folder.name,
+                what=f"is no location of this configuration, and {count:,} files that are not resolved lie there",
+                next=f"configure {folder.name} again, or move the folder below data/archive/",
             )
 
 

@@ -69,16 +69,10 @@ def held_back(tree: Tree) -> Iterator[Finding]:
                 promise="P1",
                 check="lost",
                 place=str(transform),
-                name=_noted_name(tree, transform, piece(bad)) or str(bad),
+                name=tree.name(transform, piece(bad)) or str(bad),
                 what=f"is nowhere: {note.held_back:,} rows were held back in it from {name}",
                 next=f"correct {name} and move it to {transform}/working: all its rows are read anew; {_TAKEN}",
             )
-
-
-def _noted_name(tree: Tree, place: Place, wanted: Piece) -> str:
-    """Give the name under which a file was noted: what is held back may be of any format."""
-    noted = tree.file_notes[place]
-    return next((name for name in noted if (file := tree.file(name)) and piece(file) == wanted), "")
 
 
 def unworked(tree: Tree) -> Iterator[Finding]:

@@ -176,17 +176,15 @@ def _no_key(place: Place, name: str) -> Finding:
 def _rejected(tree: Tree, place: Place, key: Key) -> Iterator[Finding]:
     """P16: what a location rejected has become a file; one that is still on its way makes it when it ends."""
     unit: Piece = (key.file, key.generation, key.part)
-    homes = (place, tree.place(Stage.LOAD))
-    name = next((name for home in homes if (name := _resolved_name(tree, home, unit))), "")
-    file = tree.file(name)
-    if file is not None and not tree.waits(unit):
-        yield from _bad_file(tree, place, name, file, key.rejected)
+    homes = [home for home in (place, tree.place(Stage.LOAD)) if _is_resolved(tree, home, unit)]
+    if homes and not tree.waits(unit):
+        name = tree.name(homes[0], unit)
+        if file := tree.file(name):
+            yield from _bad_file(tree, place, name, file, key.rejected)
 
 
-def _resolved_name(tree: Tree, place: Place, wanted: Piece) -> str:
-    if tree.pieces(place).get(wanted) != [Status.RESOLVED]:
-        return ""
-    return next(name for name in tree.lying[place] if (file := tree.file(name)) and piece(file) == wanted)
+def _is_resolved(tree: Tree, place: Place, unit: Piece) -> bool:
+    return tree.pieces(place).get(unit) == [Status.RESOLVED]
 
 
 def _excess(tree: Tree, location: Location, place: Place) -> Iterator[Finding]:

@@ -23,6 +23,7 @@ FOLDERS: tuple[Callable[[App, str], Iterator[Finding]], ...] = (
     folders.missing,
     folders.on_another_file_system,
     folders.not_writable,
+    folders.of_no_location,
 )
 #: asked of one look at a pipeline. Where two tell the same thing, the first has the better words.
 CHECKS: tuple[Callable[[Tree], Iterator[Finding]], ...] = (

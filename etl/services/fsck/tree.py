@@ -61,6 +61,7 @@ class Tree:
     unreadable: list[Path] = field(default_factory=list)
     _files: dict[str, names.FileName | None] = field(default_factory=dict)
     _statuses: dict[Place, dict[Piece, list[Status]]] = field(default_factory=dict)
+    _names: dict[Place, dict[Piece, str]] = field(default_factory=dict)
 
     @property
     def places(self) -> list[Place]:
@@ -86,6 +87,13 @@ class Tree:
                     found[piece(file)] = statuses
             self._statuses[place] = found
         return self._statuses[place]
+
+    def name(self, place: Place, wanted: Piece) -> str:
+        """Give the name under which a file lies or is noted at a place; "" where it never was."""
+        if place not in self._names:
+            known = [*self.file_notes[place], *self.lying[place]]
+            self._names[place] = {piece(file): name for name in known if (file := self.file(name))}
+        return self._names[place].get(wanted, "")
 
     def has(self, place: Place, wanted: Piece) -> bool:
         """Tell whether a file is accounted for at a place: in a status folder, an outbox or the archive."""
