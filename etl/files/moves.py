@@ -307,7 +307,7 @@ def _given_up(note: notes.FileNote, fate: Fate) -> Reason | None:
     return None
 
 
-def _poison(note: notes.FileNote, why: str) -> Reason:
+def _poison(note: notes.FileNote, why: str = "") -> Reason:
     return Reason(
         summary=f"its worker died {note.deaths} times while working this file",
         impact="nothing of this file was published; all other files go on",
