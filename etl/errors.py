@@ -17,6 +17,7 @@
         └── Away
 
     TimeUp                   a BaseException, so that no handler's `except Exception` swallows it
+    Interrupted              a KeyboardInterrupt that a person caused, not a handler
 
 Imports the nouns and nothing else. Handlers may raise `Retryable` and `Final` themselves.
 """
@@ -99,3 +100,7 @@ class Away(Retryable):
 
 class TimeUp(BaseException):
     """The job's time limit has passed."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Somebody asked the program to stop: Ctrl-C, or a signal that means the same."""

@@ -17,34 +17,11 @@ from pathlib import Path
 from etl import disk
 from etl.disk import Point
 from etl.errors import AlreadyClaimed, NotSettled, UnsafeName, Vanished
-from etl.files import arrivals, mover, names, notes, outbox, reasons
+from etl.files import arrivals, fates, mover, names, notes, outbox, reasons
+from etl.files.fates import Died, Fate, Overran
 from etl.files.gate import seen
 from etl.files.layout import Layout
 from etl.model import Place, Reason, Seen, Status, Waiting
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Died:
-    """A file's worker died while it had it: a death is charged. `why`: "ended with code 0", …; "" if unknown."""
-
-    why: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stopped:
-    """A file's worker had to stop before it was done: nothing is charged (P15)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overran:
-    """A file's worker was ended because the time limit had passed: the file fails with this reason (P14)."""
-
-    reason: Reason
-
-
-#: what became of the worker that had a file.
-Fate = Died | Stopped | Overran
-_UNSEEN = Died()
 
 #: deaths of its worker after which a file is given up, so that the rest keeps flowing.
 MOST_DEATHS = 3
@@ -266,16 +243,18 @@ def discard(layout: Layout, place: Place, name: str, because: str) -> Path:
 
 
 def recover(
-    layout: Layout, place: Place, name: str, announce: outbox.Announce, fate: Fate = _UNSEEN
+    layout: Layout, place: Place, name: str, announce: outbox.Announce, fate: Fate | None = None
 ) -> Waiting | None:
     """Bring back one file that its worker no longer has; None when it is not to be worked again.
 
-    That is: its worker lives, it was committed, or it failed: for the time limit, or as poison.
+    That is: its worker lives, it was committed, or it failed: for the time limit, or as poison. With no `fate`,
+    the one that was foretold counts; where none was, its worker died.
     """
     path = layout.file(place, Status.IN_PROCESS, name)
     try:
         lock = disk.lock_regular(path)
     except FileNotFoundError:
+        fates.forget(layout, place, name)
         return None
     except (
         OSError
@@ -289,23 +268,35 @@ def recover(
             outbox.finish_pending(layout, place, name, announce)
         except AlreadyClaimed:
             return None
-        if not disk.same_file(path, lock.descriptor):  # resolved, by us or by another who finished it
-            return None
-        if _was_let_go(lock):  # its worker lives and could not move it: nobody died (P24)
-            mover.shift(layout, path, place, Status.WORKING, Point.RECOVER)
-            return Waiting(place=place, name=name)
-        note = _charge(layout, place, name, fate)
-        if reason := _given_up(note, fate):
-            file = names.parse(place.pipeline, name) or names.FileName(stem=name, id="")
-            fail(Claim(layout, place, file, path, lock, note, seen(os.fstat(lock.descriptor))), reason)
-            return None
+        back = None
+        if disk.same_file(path, lock.descriptor):  # else resolved, by us or by another who finished it
+            back = _bring_back(layout, place, lock, path, fate)
+        # last: whoever is killed on the way leaves the word to the next
+        fates.forget(layout, place, name)
+        return back
+
+
+def _bring_back(
+    layout: Layout, place: Place, lock: disk.Lock, path: Path, fate: Fate | None
+) -> Waiting | None:
+    """Move an orphan that we have locked back to `working/`, or to `failed/` if it is given up."""
+    name = path.name
+    if _was_let_go(lock):  # its worker lives and could not move it: nobody died (P24)
         mover.shift(layout, path, place, Status.WORKING, Point.RECOVER)
         return Waiting(place=place, name=name)
-
-
-def _charge(layout: Layout, place: Place, name: str, fate: Fate) -> notes.FileNote:
-    """Charge a death to the attempt that died, once, however often recovery itself is interrupted."""
     note = notes.glance(layout, place, name)
+    fate = fate or fates.foretold(layout, place, name, note.attempt)
+    note = _charge(layout, place, name, note, fate)
+    if reason := _given_up(note, fate):
+        file = names.parse(place.pipeline, name) or names.FileName(stem=name, id="")
+        fail(Claim(layout, place, file, path, lock, note, seen(os.fstat(lock.descriptor))), reason)
+        return None
+    mover.shift(layout, path, place, Status.WORKING, Point.RECOVER)
+    return Waiting(place=place, name=name)
+
+
+def _charge(layout: Layout, place: Place, name: str, note: notes.FileNote, fate: Fate) -> notes.FileNote:
+    """Charge a death to the attempt that died, once, however often recovery itself is interrupted."""
     # whatever it noted before it ended, it did not come to rest: only a person's move starts the counts anew
     charged = replace(note, ended="")
     if isinstance(fate, Died) and note.death_charged != note.attempt:
@@ -325,7 +316,7 @@ def _given_up(note: notes.FileNote, fate: Fate) -> Reason | None:
     return None
 
 
-def _poison(note: notes.FileNote, why: str) -> Reason:
+def _poison(note: notes.FileNote, why: str = "") -> Reason:
     return Reason(
         summary=f"its worker died {note.deaths} times while working this file",
         impact="nothing of this file was published; all other files go on",

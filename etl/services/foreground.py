@@ -18,6 +18,7 @@ from etl import app as apps
 from etl import process
 from etl.app import App
 from etl.config.reading import Config
+from etl.errors import Interrupted
 from etl.files import layout as layouts
 from etl.files import names, survey
 from etl.model import Progress, Status
@@ -146,7 +147,7 @@ def _with_workers(config: Config) -> Iterator[Hands]:
 def _stoppable() -> Iterator[None]:
     """Have SIGTERM and SIGHUP do what Ctrl-C does, and no commit be torn by either (P15)."""
     before = {
-        number: signal.signal(number, lambda *_: process.strike(KeyboardInterrupt()))
+        number: signal.signal(number, lambda *_: process.strike(Interrupted()))
         for number in service.STOP_SIGNALS
     }
     try:

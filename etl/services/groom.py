@@ -1,7 +1,7 @@
 """The groom of one worker: forks it, holds it to its time limit, and ends all it started when it ends or must.
 
 A process that does nothing else, so that a guard busy with folders delays no deadline (P14) and a guard that is
-killed leaves nothing behind (P23). Adopts what the worker leaves; opens no file. Forked by the guard in `workers`.
+killed leaves nothing behind (P23). Adopts what the worker leaves; moves no file. Forked by the guard in `workers`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import NoReturn
 
 from etl import process
 from etl.errors import EtlError
+from etl.model import Place
 from etl.queues.queue import Report
 from etl.services.slate import Slate
 
@@ -43,6 +44,8 @@ class Duty:
     overrun: float
     #: processes that may outlive the worker though it started them: the embedded server.
     kept: Callable[[], Collection[int]]
+    #: told right before a worker is ended with a file in hand: place, name, and whether it overran or must stop.
+    foretell: Callable[[Place, str, bool], None]
 
 
 def live(duty: Duty, guard: int, ready: int) -> NoReturn:
@@ -62,7 +65,7 @@ class _Groom:
     def __init__(self, duty: Duty, guard: int) -> None:
         self._duty = duty
         self._guard = guard
-        self._finish = self._end = False
+        self._finish = self._end = self._told = False
         self._ears, mouth = os.pipe()
         os.set_blocking(mouth, False)
         os.set_blocking(self._ears, False)
@@ -110,13 +113,26 @@ class _Groom:
         if slate.overrun() > self._duty.overrun:
             log.error("%s is over its time limit: worker %d is ended", slate.job, self._pid)
             slate.overran()
+            self._foretell(overran=True)
             self._kill()
-        # where the kernel does not tell us that the guard is dead, we look
-        elif self._end or os.getppid() != self._guard:
+        elif os.getppid() != self._guard:  # it is dead; where the kernel does not tell us, we look
+            self._kill()
+        elif self._end:
+            self._foretell(overran=False)
             self._kill()
         elif self._finish:
             self._finish = False
             os.kill(self._pid, signal.SIGTERM)
+
+    def _foretell(self, *, overran: bool) -> None:
+        """Leave word, once, for whoever finds the file of this worker: it did not simply die."""
+        file, self._told = (None if self._told else self._duty.slate.file), True
+        if file is None:
+            return
+        try:
+            self._duty.foretell(*file, overran)
+        except (EtlError, OSError) as error:
+            log.warning("the end of worker %d will look like a death: %s", self._pid, error)
 
     def _kill(self) -> None:
         """End the worker and everything it started, whatever their code catches."""

@@ -14,8 +14,8 @@ from etl import app as apps
 from etl.app import App
 from etl.config.reading import Config
 from etl.errors import EtlError, Unavailable
+from etl.files import fates, moves, names
 from etl.files import layout as layouts
-from etl.files import moves, names
 from etl.model import Place
 from etl.queues import connection, enqueue
 from etl.queues.queue import Report
@@ -106,6 +106,9 @@ def terms(app: App, overrun: float = OVERRUN) -> Terms:
     """Give the terms for a crew that works for `app`: files of dead workers are brought back at once."""
     settings = app.config.settings
 
+    def foretell(place: Place, name: str, overran: bool) -> None:
+        fates.foretell(app.layout, place, name, _overran(app, place) if overran else fates.Stopped())
+
     def mourn(death: Death) -> None:
         if death.file is None:
             return
@@ -121,16 +124,21 @@ def terms(app: App, overrun: float = OVERRUN) -> Terms:
         overrun=overrun,
         grace=settings.stop_grace,
         mourn=mourn,
+        foretell=foretell,
         kept=lambda: connection.own_server(settings.redis, app.config.data),
         adopts=True,
     )
 
 
-def _fate(app: App, place: Place, death: Death) -> moves.Fate:
+def _fate(app: App, place: Place, death: Death) -> fates.Fate:
     if death.overran:
-        told = "it did not stop when its time limit had passed, so its worker was ended"
-        return moves.Overran(reason=endings.timeout(app, place, told))
-    return moves.Stopped() if death.stopped else moves.Died(why=death.why)
+        return _overran(app, place)
+    return fates.Stopped() if death.stopped else fates.Died(why=death.why)
+
+
+def _overran(app: App, place: Place) -> fates.Overran:
+    told = "it did not stop when its time limit had passed, so its worker was ended"
+    return fates.Overran(reason=endings.timeout(app, place, told))
 
 
 class _Scan:

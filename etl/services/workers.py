@@ -53,6 +53,10 @@ def _no_mourning(death: Death) -> None:
     """Leave what it had in hand to the next scan."""
 
 
+def _untold(place: Place, name: str, overran: bool) -> None:
+    """Leave no word."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
     """How a crew is kept. Times in seconds."""
@@ -61,6 +65,9 @@ class Terms:
     grace: float = GRACE
     #: told of every death once nothing of that worker is left: the file it had can be brought back.
     mourn: Callable[[Death], None] = _no_mourning
+    #: told by a groom, in its own process, right before it ends a worker: place and name of the file in hand, and
+    #: whether it overran or must stop.
+    foretell: Callable[[Place, str, bool], None] = _untold
     #: processes that may outlive a worker though it started them.
     kept: Callable[[], Collection[int]] = frozenset
     #: whether this process adopts what a worker leaves whose groom was killed. Only for one that is a guard and
@@ -74,7 +81,13 @@ class Horse:
     def __init__(self, start: Callable[[Report], None], terms: Terms) -> None:
         self.slate = Slate()
         self.groom = 0
-        self._duty = groom.Duty(start=start, slate=self.slate, overrun=terms.overrun, kept=terms.kept)
+        self._duty = groom.Duty(
+            start=start,
+            slate=self.slate,
+            overrun=terms.overrun,
+            kept=terms.kept,
+            foretell=terms.foretell,
+        )
         self._respawn = Respawn()
         self._told_to_end = False
 

@@ -20,7 +20,7 @@ from typing import Any
 from etl import process
 from etl.config.reading import PipelineConfig
 from etl.config.schema import Transform
-from etl.errors import ConfigError, Final, Retryable
+from etl.errors import ConfigError, Final, Interrupted, Retryable, TimeUp
 from etl.files import names
 
 #: keys of `transform:` that decide how a job runs, not what comes out of it.
@@ -113,7 +113,10 @@ def _module(path: Path, pipeline: PipelineConfig) -> ModuleType:
         owner = os.getpid()
         try:
             exec(compile(code, str(path), "exec"), module.__dict__)  # noqa: S102 - the operator's own code
-        except (Exception, SystemExit) as error:  # the edge: whatever an import of user code raises
+        except (TimeUp, Interrupted):
+            del sys.modules[module.__name__]
+            raise
+        except BaseException as error:  # the edge: whatever an import of user code raises
             del sys.modules[module.__name__]
             raise _wrong(
                 pipeline, f"{path.name} cannot be imported: {type(error).__name__}: {error}"

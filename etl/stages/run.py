@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from etl import disk, process
 from etl.app import App
-from etl.errors import EtlError, Final, NoRoom, NotClaimed, Retryable, TimeUp, Unavailable
+from etl.errors import EtlError, Final, Interrupted, NoRoom, NotClaimed, Retryable, TimeUp, Unavailable
 from etl.files import moves, names, outbox
 from etl.files.layout import REQUESTS
 from etl.files.moves import Claim
@@ -123,7 +123,7 @@ def _worked(app: App, claim: Claim, work: Work) -> Outcome:
         if not disk.same_file(claim.path, claim.descriptor):
             return Resolved(count=0, said="it was done when its time was up")
         return _fail(claim, endings.timeout(app, place, str(error)))
-    except KeyboardInterrupt:  # P15: Ctrl-C where the job runs in the foreground; the attempt does not count
+    except Interrupted:  # P15: Ctrl-C where the job runs in the foreground; the attempt does not count
         with process.undisturbed():
             moves.give_back(claim)
         raise

@@ -12,6 +12,7 @@ from operator import itemgetter
 from typing import Any
 
 from etl.config.schema import Transform
+from etl.errors import Interrupted, TimeUp
 from etl.formats import units
 from etl.formats.format import Batch, Reading
 from etl.model import Progress, Trouble
@@ -116,11 +117,11 @@ class Splitter:
             checked = [self.schema.unit(unit, line) for unit in made]
             for unit in checked:
                 units.check(unit)
-        except UnitTroubles:
+        except (UnitTroubles, TimeUp, Interrupted):
             raise
         except handlers.DECIDES:
             raise
-        except (Exception, SystemExit) as error:  # the edge: whatever user code raises is this row's trouble
+        except BaseException as error:  # the edge: whatever user code raises is this row's trouble
             cause = handlers.trouble(error)
             if self.redact:
                 cause = f"{type(error).__name__} (not shown: the pipeline redacts fields)"

@@ -484,7 +484,8 @@ def test_what_a_handler_returns_or_raises_wrongly_is_told_with_its_line(
 
 
 @pytest.mark.parametrize(
-    "leaving", ["raise SystemExit(3)", "import sys; sys.exit()", "raise KeyboardInterrupt"]
+    "leaving",
+    ["raise SystemExit(3)", "import sys; sys.exit()", "raise KeyboardInterrupt", "raise GeneratorExit"],
 )
 def test_a_handler_that_tries_to_leave_fails_its_file_or_row_and_stops_no_other(
     tmp_path: Path, leaving: str
@@ -495,7 +496,9 @@ def test_a_handler_that_tries_to_leave_fails_its_file_or_row_and_stops_no_other(
     (tmp_path / "good.csv").write_text("isbn\n1\n")
     told(etl(tmp_path, "run", "books", "bad.csv", "good.csv"), 1)
     assert loaded(road) == 1
-    assert road.reason(road.one("transform", "failed"))["summary"]
+    reason = road.reason(road.one("transform", "failed"))
+    assert reason["summary"].startswith("1 of 1 rows are wrong")
+    assert reason["attempt"] == 1
     assert road.files("transform", "in_process") == []
 
 

@@ -181,6 +181,7 @@ def work_both(road: Road, start: Start) -> dict[str, Any]:
     assert [pid for pid in started(road) if lives(pid)] == []
     assert loaded(road) == [("1",), ("2",)]
     assert road.broken_promises() == []
+    assert list(road.data.rglob("*.fate")) == []
     return road.reason(road.one("transform", "failed"))
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from etl.files import moves
+from etl.files import fates, moves
 from etl.model import Reason
 from tests.road import Road
 
-OVERRAN = moves.Overran(reason=Reason(summary="it took too long", next="raise the limit"))
-FATES = [moves.Died(why="ended with code 0"), moves.Stopped(), OVERRAN]
+OVERRAN = fates.Overran(reason=Reason(summary="it took too long", next="raise the limit"))
+FATES = [fates.Died(why="ended with code 0"), fates.Stopped(), OVERRAN]
 
 
 @pytest.fixture
@@ -27,13 +28,13 @@ def die(road: Road, at: str) -> str:
     return road.one("transform", "in_process").name
 
 
-def recover(road: Road, name: str, fate: moves.Fate) -> bool:
+def recover(road: Road, name: str, fate: fates.Fate | None) -> bool:
     with road.opened() as app:
         return moves.recover(road.layout, road.place("transform"), name, app.announce, fate) is not None
 
 
 @pytest.mark.parametrize("fate", FATES)
-def test_what_was_committed_is_finished_whatever_became_of_the_worker(road: Road, fate: moves.Fate) -> None:
+def test_what_was_committed_is_finished_whatever_became_of_the_worker(road: Road, fate: fates.Fate) -> None:
     name = die(road, "commit:after")
     assert not recover(road, name, fate)
     assert road.one("transform", "resolved").name == name
@@ -58,7 +59,7 @@ def test_a_stop_is_charged_to_nobody_and_forgives_nothing(road: Road) -> None:
     recover(road, name, FATES[0])
     for _ in range(4):
         road.crash("stage-commit:before")
-        assert recover(road, name, moves.Stopped())
+        assert recover(road, name, fates.Stopped())
         note = road.note(road.one("transform", "working"))
         assert (note.deaths, note.tries) == (1, 0)
 
@@ -68,7 +69,7 @@ def test_a_stop_in_the_middle_of_failing_forgets_that_it_had_come_to_rest(road: 
     road.crash("note-fail:after")
     name = road.one("transform", "in_process").name
     assert road.note(road.one("transform", "in_process")).ended == "failed"
-    assert recover(road, name, moves.Stopped())
+    assert recover(road, name, fates.Stopped())
     assert road.note(road.one("transform", "working")).ended == ""
 
 
@@ -79,3 +80,41 @@ def test_over_its_time_it_fails_at_once_with_that_reason(road: Road) -> None:
     assert (reason["summary"], reason["attempt"]) == ("it took too long", 1)
     road.mend()  # throws its staging folder away
     assert road.broken_promises() == []
+
+
+@pytest.mark.parametrize("fate", FATES[1:])
+def test_who_finds_the_file_first_acts_on_what_was_foretold(road: Road, fate: Any) -> None:
+    name = die(road, "stage-commit:before")
+    fates.foretell(road.layout, road.place("transform"), name, fate)
+    assert recover(road, name, None) is (fate == fates.Stopped())
+    if fate == fates.Stopped():
+        assert road.note(road.one("transform", "working")).deaths == 0
+    else:
+        assert road.reason(road.one("transform", "failed"))["summary"] == "it took too long"
+    assert words(road) == []
+
+
+def test_what_was_foretold_counts_for_the_attempt_in_hand_alone(road: Road) -> None:
+    name = die(road, "stage-commit:before")
+    fates.foretell(road.layout, road.place("transform"), name, OVERRAN)
+    [word] = words(road)
+    told = word.read_bytes()
+    recover(road, name, fates.Stopped())
+    road.crash("stage-commit:before")
+    word.write_bytes(told)  # as if nobody had removed it
+    assert recover(road, name, None)
+    assert road.note(road.one("transform", "working")).deaths == 1
+
+
+def test_what_was_foretold_of_a_file_that_was_done_all_the_same_is_forgotten(road: Road) -> None:
+    name = die(road, "commit:after")
+    fates.foretell(road.layout, road.place("transform"), name, fates.Stopped())
+    road.mend()  # another was faster
+    assert not recover(road, name, fates.Stopped())
+    assert road.one("transform", "resolved").name == name
+    assert words(road) == []
+
+
+def words(road: Road) -> list[Path]:
+    """Give what was foretold and not forgotten."""
+    return list(road.folder("transform", ".notes").glob(".*.fate"))

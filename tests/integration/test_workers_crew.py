@@ -276,7 +276,7 @@ def test_the_job_of_a_killed_worker_no_longer_counts_as_announced(
     assert enqueue.announced(client, DATA_ID) == {("etl.jobs.transform", "books", "", "x")}
     kill_unburied(crew.pids[0])
     wait_until(lambda: not enqueue.announced(client, DATA_ID), "its job does not count")
-    [death] = crew.tend()
+    [death] = wait_until(crew.tend, "the death is seen")
     assert death.job == "transform books/x"
 
 
