@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from etl import disk
-from etl.files import names
+from etl.files import names, notes
 from etl.files.layout import Layout
-from etl.model import Place, Status
+from etl.model import Place, Status, Waiting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +105,20 @@ def _moved(path: Path) -> float | None:
 
 def _waits_for_done(path: Path, done: str | None) -> bool:
     return done is not None and not os.path.lexists(path.with_name(names.done_name(done, path.name)))
+
+
+def waiting(layout: Layout, place: Place, *, drops: bool) -> Iterator[tuple[Waiting, float]]:
+    """Give the files that wait at a place and when each is due (0: now).
+
+    With `drops` off only files that carry an id are given: those were published whole, or moved back by a
+    person; a name without one may still be being written.
+    """
+    for name in listing(layout, place, Status.WORKING):
+        file = names.parse(place.pipeline, name)
+        if file is None and not drops:
+            continue
+        note = notes.glance(layout, place, name) if file else notes.FileNote()
+        yield Waiting(place=place, name=name), note.not_before if not note.ended else 0.0
 
 
 def orphans(layout: Layout, place: Place) -> Iterator[str]:

@@ -74,11 +74,12 @@ class Dropbox:
         """Look at what was touched, beat, scan when it is time; give the seconds until one of these is due."""
         for touch in self.watch.heard():
             self._hear(touch)
-        self._announce(self._door.turn())
-        self._beats.turn()
+        # first: it makes the folders again without which all the rest goes wrong
         if time.monotonic() >= self._next_scan:
             begun = time.monotonic()
             self._next_scan = begun + self._scan()
+        self._announce(self._door.turn())
+        self._beats.turn()
         return max(0.0, min(self._next_scan - time.monotonic(), self._door.wanted(), self._beats.wanted()))
 
     def _hear(self, touch: Touch) -> None:

@@ -73,6 +73,8 @@ class Mender:
         waits: list[tuple[Place, list[str]]] = []
         for pipeline in pipelines:
             with _alone(pipeline):
+                # whatever folder somebody removed is there again
+                self._app.layout.make(pipeline, self._app.pipeline(pipeline).spec.load.locations)
                 waits += [(place, self._restored(place)) for place in self._app.places(pipeline)]
         # asked after the folders were read: what was published meanwhile has a job by now
         known = self._asks()
@@ -86,8 +88,6 @@ class Mender:
     def _restored(self, place: Place) -> list[str]:
         """Finish and bring back what the dead left at a place, and give the names that wait there."""
         layout = self._app.layout
-        if not layout.status(place, Status.WORKING).is_dir():
-            layout.make(place.pipeline, self._app.pipeline(place.pipeline).spec.load.locations)
         with _alone(place):
             outbox.sweep(layout, place, self._app.announce)
         for name in survey.listing(layout, place, Status.IN_PROCESS):
