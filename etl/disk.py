@@ -1,4 +1,4 @@
-"""The bottom: write aside, fsync, rename without replace, lock, and the named points where a crash is tried.
+"""The bottom: write aside, fsync, rename without replace, lock.
 
 Every effect on the data tree passes through here with a `Point`, so a test can end the process right before
 or right after any of them. Knows nothing of stages or statuses; never replaces a file that is not its own note.
@@ -12,15 +12,15 @@ import fcntl
 import hashlib
 import os
 import shutil
-import signal
 import stat
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from enum import StrEnum
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
+
+from etl.points import Point, effect
 
 #: bytes per read when a file is copied or hashed.
 CHUNK = 1 << 20
@@ -28,74 +28,8 @@ CHUNK = 1 << 20
 FOLDER_MODE = 0o2775
 
 
-class Point(StrEnum):
-    """Every place where a crash could leave something half done. `tests/` kills a process at each of them."""
-
-    NOTE_SOURCE = "note-source"
-    NOTE_ATTEMPT = "note-attempt"
-    NOTE_COMMIT = "note-commit"
-    NOTE_FAIL = "note-fail"
-    NOTE_PUT_OFF = "note-put-off"
-    NOTE_DEATH = "note-death"
-    NOTE_REQUEST = "note-request"
-    CLAIM = "claim"
-    SUPERSEDE = "supersede"
-    STAGE_CHILD = "stage-child"
-    STAGE_COMMIT = "stage-commit"
-    COMMIT = "commit"
-    RELEASE_CHILD = "release-child"
-    ANNOUNCE = "announce"
-    RESOLVE = "resolve"
-    CLEAR_OUTBOX = "clear-outbox"
-    REASON = "reason"
-    FAIL = "fail"
-    PUT_OFF = "put-off"
-    RECOVER = "recover"
-    ARRIVE = "arrive"
-    AFTER = "after"
-    DISCARD = "discard"
-    LIFT = "lift"
-    USE_UP = "use-up"
-    LOCATION_WRITE = "location-write"
-    LOCATION_COMMIT = "location-commit"
-    MARK_AWAY = "mark-away"
-    MARK_BACK = "mark-back"
-
-
 #: what a disk without room answers; whoever makes room puts it right, and no file is to blame.
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
-
-#: "claim:before" or "claim:after", with "=ENOSPC" for an error instead of a death, with "#3" for the third time
-#: or "#*" for every time; set by tests only.
-_crash_at = os.environ.get("ETL_CRASH_AT", "")
-_reached: dict[str, int] = {}
-
-
-def _reach(point: Point, when: str) -> None:
-    here = f"{point}:{when}"
-    wanted, _, times = _crash_at.partition("#")
-    wanted, _, error = wanted.partition("=")
-    if here != wanted:
-        return
-    _reached[here] = _reached.get(here, 0) + 1
-    if times != "*" and _reached[here] != int(times or 1):
-        return
-    if error:
-        code = getattr(errno, error)
-        raise OSError(code, os.strerror(code), here)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-@contextmanager
-def effect(point: Point) -> Iterator[None]:
-    """Mark the effect made inside as `point`, so that a crash right before and right after it can be tried."""
-    if not _crash_at:
-        yield
-        return
-    _reach(point, "before")
-    yield
-    _reach(point, "after")
-
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _syncfs = getattr(_libc, "syncfs", None) if sys.platform == "linux" else None

@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from etl import disk
-from etl.disk import Point
+from etl import disk, points
 from etl.errors import InvalidFile, UnsafeName
 from etl.files import gate, names, notes, outbox
 from etl.files.layout import REQUESTS, Layout
 from etl.model import Place, Seen, Stage, Status, Waiting
+from etl.points import Point
 
 
 def register(
@@ -74,7 +74,7 @@ class Incoming:
 
 def copy_in(stream: BinaryIO, incoming: Incoming, pipeline: str, target: Path) -> notes.SourceNote:
     """Copy a stream to the new file `target`, verify what was written, and give its source note (not yet written)."""
-    with disk.effect(Point.STAGE_CHILD):
+    with points.effect(Point.STAGE_CHILD):
         digest = disk.copy(stream, target)
     if disk.sha256(target) != digest:
         raise InvalidFile(
@@ -188,7 +188,7 @@ def use_up(folder: Path, given: str, pattern: str, taken_ns: int) -> None:
     with suppress(OSError):
         facts = done.lstat()
         if facts.st_ctime_ns <= taken_ns and not os.path.lexists(folder / given):
-            with disk.effect(Point.USE_UP):
+            with points.effect(Point.USE_UP):
                 done.unlink()
 
 

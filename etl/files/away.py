@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 
-from etl import disk
-from etl.disk import Point
+from etl import disk, points
 from etl.files.layout import Layout
 from etl.model import Place
+from etl.points import Point
 
 #: seconds until the first probe; the wait doubles with each that is answered no better, up to `MOST`.
 FIRST = 1.0
@@ -77,7 +77,7 @@ def clear(layout: Layout, place: Place, now: float) -> Mark | None:
     with _alone(layout, place) as lock:
         known = read(layout, place)
         os.utime(lock.descriptor, (now, now))
-        with disk.effect(Point.MARK_BACK):
+        with points.effect(Point.MARK_BACK):
             path.unlink(missing_ok=True)
         return known
 

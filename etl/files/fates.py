@@ -10,11 +10,11 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from etl import disk
-from etl.disk import Point
+from etl import disk, points
 from etl.files import notes
 from etl.files.layout import Layout
 from etl.model import Place, Reason
+from etl.points import Point
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ def forget(layout: Layout, place: Place, name: str) -> None:
     """Remove what was foretold: it has come to pass."""
     path = _path(layout, place, name)
     if path.exists():
-        with disk.effect(Point.NOTE_DEATH):
+        with points.effect(Point.NOTE_DEATH):
             path.unlink(missing_ok=True)
 
 

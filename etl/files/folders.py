@@ -11,8 +11,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from etl import disk
-from etl.disk import Point
+from etl import points
+from etl.points import Point
 
 #: seconds an empty folder is left for its uploader, who may make folders first and fill them later.
 EMPTY_FOR = 3600.0
@@ -42,5 +42,5 @@ class Emptied:
             self._since[folder] = (changed, self._clock())
         elif self._clock() - since >= EMPTY_FOR:
             del self._since[folder]
-            with disk.effect(Point.LIFT):
+            with points.effect(Point.LIFT):
                 folder.rmdir()

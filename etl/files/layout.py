@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from etl import disk
+from etl import disk, points
 from etl.errors import UnsafeName
 from etl.files import names
 from etl.model import Place, Stage, Status
@@ -104,7 +104,7 @@ class Layout:
         if not path.exists():
             with disk.wait_for_lock(self.own / "id.lock"):
                 if not path.exists():
-                    disk.write(path, secrets.token_hex(4).encode(), disk.Point.NOTE_SOURCE)
+                    disk.write(path, secrets.token_hex(4).encode(), points.Point.NOTE_SOURCE)
         return path.read_text().strip()
 
 

@@ -10,9 +10,9 @@ import os
 from pathlib import Path
 
 from etl import disk
-from etl.disk import Point
 from etl.files.layout import Layout
 from etl.model import Place, Status
+from etl.points import Point
 
 
 def shift(layout: Layout, path: Path, place: Place, status: Status, point: Point) -> Path:

@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from etl import disk
-from etl.disk import Point
 from etl.errors import AlreadyClaimed, NotSettled, UnsafeName, Vanished
 from etl.files import arrivals, fates, mover, names, notes, outbox, reasons
 from etl.files.fates import Died, Fate, Overran
 from etl.files.gate import seen
 from etl.files.layout import Layout
 from etl.model import Place, Reason, Seen, Status, Waiting
+from etl.points import Point
 
 #: deaths of its worker after which a file is given up, so that the rest keeps flowing.
 MOST_DEATHS = 3
@@ -232,12 +232,13 @@ def discard(layout: Layout, place: Place, name: str, because: str) -> Path:
     path = layout.file(place, Status.FAILED, name)
     if not os.path.lexists(path):
         raise Vanished(f"{name!r} is not in {place}/failed")
+    # first: a delivery must never look whole without it, and while the file lies there the note says nothing
+    if file := names.parse(place.pipeline, name):
+        notes.add_discarded(layout, place, file.id, name, because)
     target = mover.put_away(layout, place, path, "discarded")
     if target is None:
         raise Vanished(f"{name!r} is no longer in {place}/failed")
     disk.write(target.with_name(f"{target.name}.reason.json"), notes.dump(reason), Point.DISCARD)
-    if file := names.parse(place.pipeline, name):
-        notes.add_discarded(layout, place, file.id, name)
     reasons.forget(layout, place, name)
     return target
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from etl import disk
-from etl.disk import Point
 from etl.errors import Final
 from etl.files.layout import Layout
 from etl.model import Place
+from etl.points import Point
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,15 +114,16 @@ def write_source(layout: Layout, note: SourceNote) -> None:
     disk.write(layout.source_note(note.pipeline, note.id), dump(note), Point.NOTE_SOURCE)
 
 
-def read_discarded(layout: Layout, pipeline: str, file_id: str) -> list[str]:
-    """Give what of a source file was discarded, as `place/name`."""
-    return list((_load(layout.discarded(pipeline, file_id)) or {}).get("discarded", ()))
+def read_discarded(layout: Layout, pipeline: str, file_id: str) -> dict[str, str]:
+    """Give what of a source file was discarded, as `place/name`, and why."""
+    told = (_load(layout.discarded(pipeline, file_id)) or {}).get("discarded", {})
+    return dict(told) if isinstance(told, dict) else {}
 
 
-def add_discarded(layout: Layout, place: Place, file_id: str, name: str) -> None:
+def add_discarded(layout: Layout, place: Place, file_id: str, name: str, because: str) -> None:
     """Remember that a piece of a source file was discarded: its delivery will never be whole."""
-    told = {"discarded": [*read_discarded(layout, place.pipeline, file_id), f"{place}/{name}"]}
-    disk.write(layout.discarded(place.pipeline, file_id), dump(told), Point.DISCARD)
+    told = read_discarded(layout, place.pipeline, file_id) | {f"{place}/{name}": because}
+    disk.write(layout.discarded(place.pipeline, file_id), dump({"discarded": told}), Point.DISCARD)
 
 
 def dump(note: SourceNote | FileNote | Mapping[str, Any]) -> bytes:

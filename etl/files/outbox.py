@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from etl import disk, process
-from etl.disk import Point
+from etl import disk, points, process
 from etl.errors import AlreadyClaimed
 from etl.files import mover, names, notes
 from etl.files.layout import Layout
 from etl.model import Place, Stage, Status, Waiting
+from etl.points import Point
 
 _COMMIT = "commit.json"
 _LOCK = ".lock"
@@ -70,7 +70,7 @@ class Staging:
         """Add one of our own small files, to be put at `target`."""
         inside = self._inside(target)
         self.own.append(str(inside.relative_to(self.folder)))
-        with disk.effect(Point.STAGE_CHILD):
+        with points.effect(Point.STAGE_CHILD):
             inside.write_bytes(data)
 
     def aside(self) -> Path:
@@ -121,14 +121,14 @@ class Staging:
         paths = [
             self._inside(self.layout.file(child.place, child.status, child.name)) for child in self.children
         ]
-        with disk.effect(Point.STAGE_COMMIT):
+        with points.effect(Point.STAGE_COMMIT):
             (self.folder / _COMMIT).write_bytes(json.dumps(facts).encode())
             # P8: every byte and name inside is on the disk before the rename that makes them count
             disk.sync_tree(
                 self.folder, [*paths, *(self.folder / own for own in self.own), self.folder / _COMMIT]
             )
         committed = self.layout.outbox(self.place) / self.folder.name
-        with disk.effect(Point.COMMIT):
+        with points.effect(Point.COMMIT):
             disk.rename(self.folder, committed)
             disk.sync_folder(committed.parent)
         self.folder = committed
@@ -217,7 +217,7 @@ def _forget_arrival(layout: Layout, place: Place, folder: Path) -> None:
     file = names.parse(place.pipeline, name)
     # an arrival stages under attempt 0 and moves out by itself: still here, it never did
     if attempt == "0" and file is not None and (folder / name).exists():
-        with disk.effect(Point.CLEAR_OUTBOX):
+        with points.effect(Point.CLEAR_OUTBOX):
             layout.source_note(place.pipeline, file.id).unlink(missing_ok=True)
 
 
@@ -227,7 +227,7 @@ def _finish(layout: Layout, place: Place, name: str, folder: Path, announce: Ann
     children = [_child(place.pipeline, *parts) for parts in facts["children"]]
     _release_own(layout.data / place.pipeline, folder, facts["own"])
     _release_children(layout, folder, children)
-    with disk.effect(Point.ANNOUNCE):
+    with points.effect(Point.ANNOUNCE):
         announce([_waiting(child) for child in children if _still_waits(layout, child)])
     _resolve(layout, place, name, notes.from_facts(facts["note"]))
     _clear(layout, place, folder)
@@ -247,7 +247,7 @@ def _clear(layout: Layout, place: Place, folder: Path) -> None:
     finished = layout.staging(place) / f".{folder.name}.finished"
     if finished.exists():  # left by a death; a folder cannot be renamed over one that is not empty
         disk.remove_folder(finished, Point.CLEAR_OUTBOX)
-    with disk.effect(Point.CLEAR_OUTBOX):
+    with points.effect(Point.CLEAR_OUTBOX):
         os.rename(folder, finished)
     disk.remove_folder(finished, Point.CLEAR_OUTBOX)
 
@@ -256,7 +256,7 @@ def _release_own(root: Path, folder: Path, own: Sequence[str]) -> None:
     """Put notes, reasons and records in place first, so that no file appears without them."""
     for inside in own:
         disk.make_folder((root / inside).parent)
-        with disk.effect(Point.RELEASE_CHILD):
+        with points.effect(Point.RELEASE_CHILD):
             try:
                 os.replace(folder / inside, root / inside)
             except FileNotFoundError:

@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from etl import disk
-from etl.disk import Point
 from etl.files.layout import Layout
 from etl.model import Place, Reason, Status
+from etl.points import Point
 
 #: troubles told one by one in a reason; the rest is counted.
 MOST_TROUBLES = 10_000

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import orjson
 
-from etl import disk, errors
+from etl import disk, errors, points
 from etl.config import schema
 from etl.model import Excess, Key, Loaded, UnitFile
 
@@ -142,7 +142,7 @@ class FilesLocation:
                 next=f"Move it out of {self._folder}, then move the unit file back",
             )
         count = 0
-        with disk.effect(disk.Point.LOCATION_WRITE), path.with_suffix(".writing").open("wb") as handle:
+        with points.effect(points.Point.LOCATION_WRITE), path.with_suffix(".writing").open("wb") as handle:
             for block in units.blocks():
                 for row in block.rows:
                     handle.write(orjson.dumps(dict(zip(block.fields, row[1:], strict=True))) + b"\n")
@@ -151,13 +151,13 @@ class FilesLocation:
         record = Record(
             path=path, name=units.name, generation=units.key.generation, sha256=units.sha256, count=count
         )
-        disk.write(path, record.as_bytes(), disk.Point.LOCATION_COMMIT)
+        disk.write(path, record.as_bytes(), points.Point.LOCATION_COMMIT)
         return record
 
     def _publish(self, record: Record) -> None:
         """Give staged units their name; done before, it is done."""
         if record.staged.exists():
-            disk.move(record.staged, self._folder / record.name, disk.Point.LOCATION_COMMIT)
+            disk.move(record.staged, self._folder / record.name, points.Point.LOCATION_COMMIT)
             disk.sync_folder(self._folder)
 
     def _remove(self, older: Record) -> None:

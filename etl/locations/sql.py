@@ -14,7 +14,7 @@ from typing import TypeVar
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
-from etl import disk, errors
+from etl import errors, points
 from etl.locations import answers, bookkeeping, engines, sql_findings, sql_keys, tables
 from etl.locations.bookkeeping import Books, Kept, Standing
 from etl.locations.isolation import Isolation
@@ -116,7 +116,7 @@ class SqlLocation:
         target = self._target(units)
         with self._engine.connect() as connection:
             loaded = self._write(connection, units, target)
-            with disk.effect(disk.Point.LOCATION_COMMIT):
+            with points.effect(points.Point.LOCATION_COMMIT):
                 connection.commit()
         return loaded
 
@@ -132,7 +132,7 @@ class SqlLocation:
         isolation = Isolation(
             connection, lambda: sum(len(block.rows) for block in units.blocks()), self._secret
         )
-        with disk.effect(disk.Point.LOCATION_WRITE):
+        with points.effect(points.Point.LOCATION_WRITE):
             if target is not None:
                 self._insert(connection, units, target, isolation)
         isolation.finish()

@@ -10,13 +10,13 @@ import os
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from etl import disk
+from etl import disk, points
 from etl.app import App
-from etl.disk import Point
 from etl.errors import InvalidFile
 from etl.files import arrivals, names, notes, outbox, room
 from etl.files.moves import Claim
 from etl.model import Place, Resolved, Stage, Status
+from etl.points import Point
 
 
 def accepts(patterns: tuple[str, ...], given: str) -> bool:
@@ -48,7 +48,7 @@ def work(app: App, claim: Claim) -> Resolved:
     target = Place(pipeline=pipeline, stage=Stage.TRANSFORM)
     with outbox.stage(app.layout, claim.place, claim.name, claim.note.attempt) as staging:
         path = staging.child(target, Status.WORKING, claim.name)
-        with disk.effect(Point.STAGE_CHILD), os.fdopen(os.dup(claim.descriptor), "rb") as stream:
+        with points.effect(Point.STAGE_CHILD), os.fdopen(os.dup(claim.descriptor), "rb") as stream:
             stream.seek(0)
             digest = disk.copy(stream, path)
         if claim.note.recipe == digest:

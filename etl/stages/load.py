@@ -13,9 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from etl import disk
+from etl import disk, points
 from etl.app import App
-from etl.disk import Point
 from etl.errors import Away, ConfigError, EtlError, Final, Refused, Retryable, StillAway
 from etl.files import notes, outbox, reasons
 from etl.files.moves import Claim
@@ -33,6 +32,7 @@ from etl.model import (
     UnitKey,
     Urgency,
 )
+from etl.points import Point
 from etl.stages import endings, outages, pauses
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ def _copy_for(app: App, claim: Claim, staging: outbox.Staging, answer: Answer) -
     waits = app.waits_for_away if for_it else isinstance(error, Retryable) and retry.times > 0
     status = Status.WORKING if waits else Status.FAILED
     path = staging.child(place, status, claim.name)
-    with disk.effect(Point.STAGE_CHILD), os.fdopen(os.dup(claim.descriptor), "rb") as stream:
+    with points.effect(Point.STAGE_CHILD), os.fdopen(os.dup(claim.descriptor), "rb") as stream:
         stream.seek(0)
         disk.copy(stream, path)
     # one try is used up, and the copy's own go on from there; waiting for a location that is away is none
@@ -255,7 +255,7 @@ def _hold_back(app: App, claim: Claim, file: UnitFile, staging: outbox.Staging, 
     assert answer.loaded is not None
     rejected = answer.loaded.rejected
     place, name = _bad_place(claim, answer), _bad_name(claim)
-    with disk.effect(Point.STAGE_CHILD), staging.child(place, Status.FAILED, name).open("xb") as handle:
+    with points.effect(Point.STAGE_CHILD), staging.child(place, Status.FAILED, name).open("xb") as handle:
         writer = units.UnitWriter(handle, file.recipe)
         for fields, row in _rows_of(file, {trouble.unit for trouble in rejected if trouble.unit is not None}):
             writer.write(fields, [row])

@@ -12,12 +12,12 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from etl import disk
-from etl.disk import Point
+from etl import points
 from etl.files import names, outbox, reasons
 from etl.formats.format import Reading
 from etl.formats.units import UnitWriter
 from etl.model import Place, Stage, Status, Trouble
+from etl.points import Point
 
 
 class UnitFiles:
@@ -59,7 +59,7 @@ class UnitFiles:
             self.files += 1
             child = self._parent.child(self.files, self._generation)
             place = Place(pipeline=self._staging.place.pipeline, stage=Stage.LOAD)
-            with disk.effect(Point.STAGE_CHILD):
+            with points.effect(Point.STAGE_CHILD):
                 self._handle = self._staging.child(place, Status.WORKING, str(child)).open(
                     "xb", buffering=1 << 18
                 )
@@ -98,7 +98,7 @@ class HeldBack:
         self.lines.append(line)
 
     def _open(self) -> BinaryIO:
-        with disk.effect(Point.STAGE_CHILD):
+        with points.effect(Point.STAGE_CHILD):
             path = self.staging.child(self.staging.place, Status.FAILED, self.name)
             self._handle = path.open("xb")
         if self.raw_rows:

@@ -15,14 +15,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from etl import disk
+from etl import disk, points
 from etl.app import App
 from etl.config.schema import Source
-from etl.disk import Point
 from etl.errors import EtlError, InvalidFile, Retryable
 from etl.files import arrivals, names, notes, outbox, reasons, room
 from etl.files.moves import Claim
 from etl.model import Place, Progress, Reason, Resolved, Stage, Status, Trouble, Urgency
+from etl.points import Point
 from etl.stages import endings, sources
 from etl.stages.extract import accepts
 from etl.stages.sources import Found
@@ -162,7 +162,7 @@ def _hold_back(
     retry, tries = app.options(claim.place).retry, claim.note.tries
     waits = tries < retry.times and any(isinstance(error, Retryable) for _, error in refused)
     status = Status.WORKING if waits else Status.FAILED
-    with disk.effect(Point.STAGE_CHILD):
+    with points.effect(Point.STAGE_CHILD):
         staging.child(claim.place, status, name).write_bytes(again)
     reason = Reason(
         summary=f"{len(refused)} of the source files could not be pulled; first: {refused[0][1].summary}",
@@ -198,7 +198,7 @@ def _after(app: App, pipeline: str, pulled: Sequence[Found]) -> None:
         if one.after == "leave" or not _pulled_before(app, pipeline, one):
             continue
         try:
-            with disk.effect(Point.AFTER):
+            with points.effect(Point.AFTER):
                 sources.finish(one, app.config.root)
         except OSError as error:
             log.warning(

@@ -94,7 +94,7 @@ def test_an_away_location_is_asked_once_and_the_others_load_at_once(
         assert reason["next"] == "nothing: it waits for far and is loaded by itself when that is back"
         assert reason["urgency"] == "info"
     assert len(events(caplog, "location_away")) == 1
-    assert road.broken_promises() == []
+    assert [one.check for one in road.findings()] == ["not-asked"]
 
 
 def test_a_probe_that_is_answered_no_better_leaves_its_file_as_it_was(road: Road, asked: list[str]) -> None:

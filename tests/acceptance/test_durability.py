@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from etl import disk
+from etl import disk, points
 from tests.road import Road
 
 CSV = "id,price\n" + "".join(f"{number},{number}\n" for number in range(20)) + "x,1\n"
@@ -150,7 +150,7 @@ def test_a_note_that_decides_is_on_the_disk_before_it_replaces_the_older(
 ) -> None:
     note = tmp_path / "note.json"
     for text in (b"1", b"2"):
-        disk.write(note, text, disk.Point.NOTE_COMMIT)
+        disk.write(note, text, points.Point.NOTE_COMMIT)
         facts = note.lstat()
         assert recorder.synced[facts.st_ino] == facts.st_mtime_ns
         assert recorder.synced[tmp_path.lstat().st_ino] == tmp_path.lstat().st_mtime_ns

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from etl import disk
-from etl.disk import Point
+from etl import points
 from etl.errors import EtlError
 from etl.files import moves, notes
 from etl.model import Status
+from etl.points import Point
 from tests import road as roads
 from tests.acceptance import test_crash_points as crash_points
 from tests.road import Road
@@ -41,15 +41,15 @@ def road(beginning: Road, tmp_path: Path) -> Road:
 @contextmanager
 def failing(at: str) -> Iterator[None]:
     """Let the disk answer with an error at a point: `claim:before=ENOSPC`, `commit:after=EIO#*`, …"""
-    disk._crash_at = at
-    disk._reached.clear()
+    points.crash_at = at
+    points.reached.clear()
     try:
         # a command says what happened and ends; the tree is what counts here
         with suppress(OSError, EtlError):
             yield
-        assert disk._reached, f"{at} is on nobody's road"
+        assert points.reached, f"{at} is on nobody's road"
     finally:
-        disk._crash_at = ""
+        points.crash_at = ""
 
 
 def meet(road: Road, at: str) -> None:
@@ -62,6 +62,15 @@ def meet(road: Road, at: str) -> None:
             with failing(at):
                 name = road.one("transform", "failed").name
                 moves.discard(road.layout, road.place("transform"), name, "not wanted")
+        case Point.LIFT:
+            crash_points.into_a_folder(road)
+            with failing(at):
+                road.lift()
+            road.lift()
+        case Point.USE_UP:
+            crash_points.with_a_done_file(road)
+            with failing(at):
+                road.work(patient=True)
         case Point.NOTE_DEATH | Point.RECOVER:
             road.crash("stage-commit:before")
             with failing(at):

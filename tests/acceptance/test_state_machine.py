@@ -18,10 +18,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from etl import disk
-from etl.disk import Point
+from etl import points
 from etl.files import names, survey
 from etl.model import Place, Stage, Status
+from etl.points import Point
 from tests import road as roads
 from tests.road import Road
 
@@ -54,7 +54,7 @@ def in_a_process(*works: Callable[[], object], crash_at: str = "") -> None:
         if pid == 0:
             code = 1
             try:
-                disk._crash_at = crash_at
+                points.crash_at = crash_at
                 work()
                 code = 0
             finally:

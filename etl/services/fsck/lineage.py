@@ -166,7 +166,7 @@ def discards(tree: Tree) -> Iterator[Finding]:
 
 
 def _note_discard(tree: Tree, place: Place, file_id: str, name: str) -> str:
-    notes.add_discarded(tree.app.layout, place, file_id, name)
+    notes.add_discarded(tree.app.layout, place, file_id, name, "noted by fsck: the discard was interrupted")
     return "noted it"
 
 
