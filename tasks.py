@@ -137,6 +137,29 @@ def bench(_: Context, name: str, rows: int = 1_000_000) -> None:
     must(run("python", f"tests/benchmarks/{name}.py", "--rows", str(rows)))
 
 
+@task(
+    help={
+        "minutes": "over how many minutes files come and faults happen",
+        "files": "how many files",
+        "seed": "of the order of faults",
+        "standing": "instead: so many files come while the dropbox is stopped",
+        "mutate": "instead: take one safety away at a time and see which test notices",
+    }
+)
+def chaos(
+    _: Context,
+    minutes: float = 10.0,
+    files: int = 10_000,
+    seed: int = 0,
+    standing: int = 0,
+    mutate: bool = False,
+) -> None:
+    """Kill, flush and fail everything while files flow, then count every row; prints a report."""
+    given = {"--minutes": minutes, "--files": files, "--seed": seed, "--standing": standing}
+    argv = [word for option, value in given.items() for word in (option, str(value))]
+    must(run("python", "-m", "tests.chaos.chaos", *argv, *(["--mutate"] if mutate else [])))
+
+
 @task(iterable=["source"], help={"source": "path or URL instead of the configured ones; may be repeated"})
 def extract(_: Context, pipeline: str, source: list[str], again: bool = False) -> None:
     """Ask for an extract, as `etl extract` does."""

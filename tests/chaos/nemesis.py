@@ -30,6 +30,8 @@ from tests import road as roads
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PIPELINE = "feed"
+#: points that a file passes on its way through three stages and two locations, roughly.
+POINTS_PASSED = 130
 HANDLER = 'def to_unit(row, file):\n    return {"id": row["id"], "file": file.name}\n'
 
 
@@ -46,11 +48,23 @@ class Plan:
     flushes: int = 1
     #: the dropbox is stopped with SIGSTOP while files come, then goes on.
     pauses: int = 1
+    #: about how many processes are killed, and how often the disk answers with an error, at named points.
+    kills_at_points: int = 6
+    errors_at_points: int = 10
     #: seconds within which all files are dropped and all faults happen, and until all must be quiet after that.
     during: float = 15.0
     quiet_within: float = 120.0
     workers: int = 2
     seed: int = 0
+
+    @property
+    def crash_at(self) -> str:
+        """Say what happens at the points by chance: a file passes about so many on its road."""
+        passed = self.files * POINTS_PASSED
+        kills, errors = self.kills_at_points / passed, self.errors_at_points / passed / 2
+        if not kills and not errors:
+            return ""
+        return f"*%{kills:.9f},*=ENOSPC%{errors:.9f},*=EIO%{errors:.9f}"
 
     def faults(self) -> list[str]:
         """Give every fault by kind, shuffled."""
@@ -74,6 +88,8 @@ class Report:
     rows: int
     seconds: float = 0.0
     faults: Counter[str] = field(default_factory=Counter)
+    #: "SIGKILL claim:after" -> how often.
+    at_points: Counter[str] = field(default_factory=Counter)
     capped: int = 0
     #: files that failed for another reason: there should be none.
     failed: list[str] = field(default_factory=list)
@@ -100,6 +116,7 @@ class Report:
             "rows": self.rows,
             "seconds": round(self.seconds, 1),
             "faults": dict(sorted(self.faults.items())),
+            "faults_at_points": dict(sorted(self.at_points.items())),
             "capped_as_poison": self.capped,
             "failed_otherwise": self.failed,
             "unaccounted": self.unaccounted,
@@ -149,12 +166,22 @@ class Installation:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Give the environment of everything started here."""
+        """Give the environment of every command started here."""
         return {**os.environ, "PYTHONPATH": str(REPOSITORY)}
 
+    @property
+    def struck(self) -> Path:
+        """Where faults at points are written down."""
+        return self.root / "struck.log"
+
     def _start(self) -> subprocess.Popen[bytes]:
+        by_chance = {"ETL_CRASH_AT": self.plan.crash_at, "ETL_CRASH_LOG": str(self.struck)}
         return subprocess.Popen(
-            self.command("up"), cwd=self.root, env=self.environment, stdout=self.log, stderr=self.log
+            self.command("up"),
+            cwd=self.root,
+            env={**self.environment, **by_chance},
+            stdout=self.log,
+            stderr=self.log,
         )
 
     def etl(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -272,7 +299,7 @@ class Nemesis:
         for fault in [*faults, ""]:
             until = time.monotonic() + step
             for _ in range(min(per_step, self.plan.files - dropped)):
-                self._drop(dropped)
+                self.drop(dropped)
                 dropped += 1
             time.sleep(
                 max(0.0, until - time.monotonic())
@@ -280,7 +307,8 @@ class Nemesis:
             if fault:
                 self._do(fault)
 
-    def _drop(self, number: int) -> None:
+    def drop(self, number: int) -> None:
+        """Drop one file, in one piece or written where it lies."""
         folder = self.here.layout.data / PIPELINE / "extract" / "working"
         first = number * self.plan.rows
         text = "id\n" + "".join(f"{first + row}\n" for row in range(self.plan.rows))
@@ -366,6 +394,8 @@ class Nemesis:
             self._quiet()
 
     def _count(self) -> None:
+        if self.here.struck.exists():
+            self.report.at_points.update(self.here.struck.read_text().splitlines())
         wanted = set(range(self.plan.files * self.plan.rows))
         for name, url in self.here.urls.items():
             found = Counter(row[0] for row in roads.rows(url, "feed", "id"))
@@ -375,6 +405,37 @@ class Nemesis:
         self.report.unaccounted = len(given - self.here.accepted())
         checked = self.here.etl("fsck")
         self.report.fsck = checked.stdout + checked.stderr if checked.returncode else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopped:
+    """What became of files that came while the dropbox stood still."""
+
+    files: int
+    rows: int
+    seconds: float
+
+
+def come_while_it_stands(root: Path, postgres: str, files: int, within: float) -> Stopped:
+    """Copy files in while the dropbox is stopped with SIGSTOP, let it go on, and count the rows of all of them."""
+    plan = Plan(files=files, rows=1, kills_at_points=0, errors_at_points=0)
+    here = Installation(root, postgres, plan)
+    nemesis = Nemesis(here, plan, lambda _: None)
+    begun = time.monotonic()
+    try:
+        nemesis.wait_for(lambda: {"dropbox", "workers"} <= set(here.services()), 60, "services")
+        pid = here.services()["dropbox"]
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            for number in range(files):
+                nemesis.drop(number)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        nemesis.wait_for(lambda: not here.moving() and not here.moving(), within, "quiet")
+    finally:
+        here.stop()
+    rows = {len(set(roads.rows(url, "feed", "id"))) for url in here.urls.values()}
+    return Stopped(files=len(here.accepted()), rows=min(rows), seconds=time.monotonic() - begun)
 
 
 def unleash(root: Path, postgres: str, plan: Plan, tell: Callable[[str], None] = lambda _: None) -> Report:
