@@ -83,7 +83,7 @@ def standing(files: int) -> int:
 
 def print_report(report: nemesis.Report) -> None:
     """Print what happened for people, then for programs."""
-    kinds = {kind: count for kind, count in sorted(report.faults.items())}
+    kinds = dict(sorted(report.faults.items()))
     for struck, count in report.at_points.items():
         kind = f"{struck.partition(' ')[0]} at a point"
         kinds[kind] = kinds.get(kind, 0) + count
