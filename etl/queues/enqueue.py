@@ -17,8 +17,7 @@ import redis
 from rq.queue import EnqueueData
 
 from etl import errors
-from etl.queues import keys
-from etl.queues.clients import connected_names
+from etl.queues import clients, keys
 from etl.queues.job import FAILURE_TTL, RESULT_TTL, JobQueue, describe
 from etl.queues.queue import ALLOWED, Identity, Work, identity
 
@@ -109,15 +108,8 @@ def begun(connection: redis.Redis, data_id: str, queue: str = "default") -> set[
 
 def _begun(connection: redis.Redis, data_id: str, queue: str) -> list[str]:
     """List the jobs that workers have begun, without those whose worker is gone."""
-    begun = [keys.text(entry) for entry in connection.zrange(keys.started(data_id, queue), 0, -1)]
-    names = _in_bulk(connection, [(keys.execution(entry), "worker_name") for entry in begun])
-    # a killed worker's entry stays until its time limit has passed, which may be hours
-    alive = connected_names(connection) if begun else None
-    return [
-        entry.partition(":")[0]
-        for entry, name in zip(begun, names, strict=True)
-        if alive is None or not name or keys.text(name) in alive
-    ]
+    entries = clients.begun(connection, data_id, queue)
+    return [entry.partition(":")[0] for entry, lives in entries.items() if lives]
 
 
 def _identities(connection: redis.Redis, job_ids: Sequence[str]) -> Iterator[Identity]:

@@ -13,7 +13,7 @@ import redis as redis_py
 from pydantic import SecretStr
 
 from etl import errors
-from etl.queues import clients, connection, embedded, keys
+from etl.queues import clients, connection, embedded, keys, stranded
 
 
 def opened(redis: SecretStr, data: Path) -> AbstractContextManager[redis_py.Redis | None]:
@@ -47,25 +47,12 @@ def living_workers(client: redis_py.Redis, data_id: str, queues: Sequence[str]) 
 
 
 @_asking()
-def stranded(client: redis_py.Redis, data_id: str, queue: str) -> list[str]:
+def stranded_jobs(client: redis_py.Redis, data_id: str, queue: str) -> list[str]:
     """List the jobs shown as started whose worker is not connected; none where the server does not tell."""
-    begun = [keys.text(entry) for entry in client.zrange(keys.started(data_id, queue), 0, -1)]
-    alive = clients.connected_names(client) if begun else None
-    if alive is None:
-        return []
-    found = []
-    for entry in begun:
-        name = client.hget(keys.execution(entry), "worker_name")
-        if name is not None and keys.text(name) not in alive:
-            found.append(entry)
-    return found
+    return stranded.abandoned(client, data_id, queue)
 
 
 @_asking()
 def clear(client: redis_py.Redis, data_id: str, queue: str, entry: str) -> None:
-    """Take a stranded entry out of what is started; its file is announced again by whoever scans."""
-    with client.pipeline() as pipeline:
-        pipeline.zrem(keys.started(data_id, queue), entry)
-        # the job itself would stay for ever: nobody ends it any more
-        pipeline.delete(keys.execution(entry), keys.job(entry.partition(":")[0]))
-        pipeline.execute()
+    """Take a stranded entry out of what is started."""
+    stranded.clear(client, data_id, queue, entry)

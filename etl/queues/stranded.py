@@ -1,7 +1,7 @@
 """Stranded entries: what a killed worker leaves in Redis is cleared, so that counts are true and memory is free.
 
 Looks at our own queues only and decides nothing about files: work that lost its job gets another from the scan.
-Called once in every scan.
+Called once in every scan, and by `etl fsck`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,21 @@ log = logging.getLogger(__name__)
 
 #: scans between two searches for job hashes that are in no list: these cost a walk over all keys.
 EVERY = 10
+
+
+def abandoned(connection: redis.Redis, data_id: str, queue: str) -> list[str]:
+    """List the entries of jobs that were begun by workers that are gone."""
+    return [entry for entry, lives in clients.begun(connection, data_id, queue).items() if not lives]
+
+
+def clear(connection: redis.Redis, data_id: str, queue: str, entry: str) -> None:
+    """Take a stranded entry and its job out; its file is announced again by whoever scans."""
+    job_id = entry.partition(":")[0]
+    with connection.pipeline() as pipeline:
+        pipeline.zrem(keys.started(data_id, queue), entry)
+        pipeline.lrem(keys.intermediate(data_id, queue), 0, job_id)
+        pipeline.delete(keys.execution(entry), keys.executions(job_id), keys.job(job_id))
+        pipeline.execute()
 
 
 class Stranded:
@@ -41,11 +56,15 @@ class Stranded:
             ) from error
 
     def _clear_all(self) -> int:
-        begun = {entry for queue in self._queues for entry in self._abandoned(queue)}
+        begun = {
+            f"{queue} {entry}"
+            for queue in self._queues
+            for entry in abandoned(self._connection, self._data_id, queue)
+        }
         popped = {entry for queue in self._queues for entry in self._popped(queue)}
         cleared = 0
         for queue, entry in self._twice(begun | popped):
-            self._clear(queue, entry)
+            clear(self._connection, self._data_id, queue, entry)
             cleared += 1
         if self._scans % EVERY == 0:
             cleared += self._clear_unlisted()
@@ -59,34 +78,10 @@ class Stranded:
         twice, self._suspects = found & self._suspects, found
         return [(queue, entry) for queue, _, entry in (one.partition(" ") for one in sorted(twice))]
 
-    def _abandoned(self, queue: str) -> Iterator[str]:
-        """Give the entries of jobs whose worker is no longer connected."""
-        entries = [
-            keys.text(one) for one in self._connection.zrange(keys.started(self._data_id, queue), 0, -1)
-        ]
-        alive = clients.connected_names(self._connection) if entries else None
-        if alive is None:
-            return
-        with self._connection.pipeline(transaction=False) as pipeline:
-            for entry in entries:
-                pipeline.hget(keys.execution(entry), "worker_name")
-            workers = pipeline.execute()
-        for entry, worker in zip(entries, workers, strict=True):
-            if worker and keys.text(worker) not in alive:
-                yield f"{queue} {entry}"
-
     def _popped(self, queue: str) -> Iterator[str]:
         """Give the jobs that were taken from the list and never begun."""
         for job_id in self._connection.lrange(keys.intermediate(self._data_id, queue), 0, -1):
             yield f"{queue} {keys.text(job_id)}"
-
-    def _clear(self, queue: str, entry: str) -> None:
-        job_id = entry.partition(":")[0]
-        with self._connection.pipeline() as pipeline:
-            pipeline.zrem(keys.started(self._data_id, queue), entry)
-            pipeline.lrem(keys.intermediate(self._data_id, queue), 0, job_id)
-            pipeline.delete(keys.execution(entry), keys.executions(job_id), keys.job(job_id))
-            pipeline.execute()
 
     # --- jobs in no list
 

@@ -116,7 +116,9 @@ def test_a_job_whose_worker_was_killed_is_told_and_cleared(road: Road) -> None:
     data_id = road.layout.data_id()
     with connection.connect(EMBEDDED, road.data) as client:
         with worker(road, ETL_CRASH_AT="claim:after") as running:
-            wait_until(lambda: looking.stranded(client, data_id, "default"), "a worker was killed in a job")
+            wait_until(
+                lambda: looking.stranded_jobs(client, data_id, "default"), "a worker was killed in a job"
+            )
             os.kill(running.pid, signal.SIGKILL)
         wait_until(
             lambda: not looking.living_workers(client, data_id, ["default"]),

@@ -200,6 +200,7 @@ class Installation:
     def services(self) -> dict[str, int]:
         """Give the process ids of the services by name."""
         told = self.etl("status", "--json")
+        assert told.returncode == 0, told.stderr
         return {one["name"]: one["pid"] for one in json.loads(told.stdout)["services"]}
 
     def victims(self) -> list[tuple[str, int]]:
@@ -291,21 +292,22 @@ class Nemesis:
         return self.report
 
     def _flow(self) -> None:
-        """Drop files all the time, and do the faults in between."""
+        """Drop files all the time, and do a fault every few of them, so that each meets work in hand."""
         faults = self.plan.faults()
-        step = self.plan.during / (len(faults) + 1)
-        per_step = -(-self.plan.files // (len(faults) + 1))
-        dropped = 0
-        for fault in [*faults, ""]:
-            until = time.monotonic() + step
-            for _ in range(min(per_step, self.plan.files - dropped)):
-                self.drop(dropped)
-                dropped += 1
-            time.sleep(
-                max(0.0, until - time.monotonic())
-            )  # faults are spread over the time, whatever it does
-            if fault:
-                self._do(fault)
+        steps = len(faults) + 1
+        due = {
+            round((number + self.random.random()) * self.plan.files / steps): one
+            for number, one in enumerate(faults)
+        }
+        begun = time.monotonic()
+        for number in range(self.plan.files):
+            self.drop(number)
+            if number in due:
+                self._do(due.pop(number))
+            ahead = begun + number * self.plan.during / self.plan.files - time.monotonic()
+            time.sleep(max(0.0, ahead))  # as fast as they come, not as fast as they can be written
+        for fault in due.values():
+            self._do(fault)
 
     def drop(self, number: int) -> None:
         """Drop one file, in one piece or written where it lies."""

@@ -72,7 +72,7 @@ def stranded(app: App, client: Any) -> Iterator[Finding]:
     """P26: what RQ shows as started is in a living worker's hands."""
     for queue in app.queues():
         try:
-            entries = redis_looking.stranded(client, app.data_id, queue)
+            entries = redis_looking.stranded_jobs(client, app.data_id, queue)
         except Unavailable:
             return
         for entry in entries:
