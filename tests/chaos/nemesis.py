@@ -206,8 +206,9 @@ class Installation:
     def victims(self) -> list[tuple[str, int]]:
         """Give every process that may be killed, with what it is; the supervisor and Redis are kinds of their own."""
         found = [(name, pid) for name, pid in self.services().items() if name != "supervisor"]
-        workers = dict(found).get("workers")
-        return found + [("work-horse", pid) for pid in children(workers)] if workers else found
+        grooms = children(dict(found).get("workers"))
+        found += [("groom", pid) for pid in grooms]
+        return found + [("work-horse", pid) for groom in grooms for pid in children(groom)]
 
     def redis_pid(self) -> int:
         """Give the embedded server's process id."""
