@@ -96,11 +96,11 @@ def remove_folder(path: Path, point: Point) -> None:
 # --- files -------------------------------------------------------------------------------------------------
 
 
-def open_regular(path: Path) -> int:
-    """Open a regular file with one link for reading, or raise OSError. Never blocks, never follows a link."""
+def open_regular(path: Path, links: int | None = 1) -> int:
+    """Open a regular file with so many links for reading, or raise OSError. Never blocks, never follows a link."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     facts = os.fstat(descriptor)
-    if not stat.S_ISREG(facts.st_mode) or facts.st_nlink > 1:
+    if not stat.S_ISREG(facts.st_mode) or (links is not None and facts.st_nlink > links):
         os.close(descriptor)
         kind = "it has a second hard link" if stat.S_ISREG(facts.st_mode) else "not a regular file"
         raise OSError(errno.EINVAL, kind, str(path))
@@ -235,10 +235,10 @@ class Lock:
         self.release()
 
 
-def lock_regular(path: Path) -> Lock | None:
+def lock_regular(path: Path, links: int | None = 1) -> Lock | None:
     """Open and lock a regular file, or return None when another has it; raise OSError as `open_regular` does."""
     try:
-        return _try_lock(open_regular(path))
+        return _try_lock(open_regular(path, links))
     except OSError as error:
         if error.errno != errno.EBADF:
             raise

@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 import uuid
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+
+
+@pytest.fixture(autouse=True)
+def no_server_survives(request: pytest.FixtureRequest) -> Iterator[None]:
+    """End the embedded servers that commands of a test left behind because they were killed."""
+    folder: Path | None = request.getfixturevalue("tmp_path") if "tmp_path" in request.fixturenames else None
+    yield
+    for pointer in folder.glob("**/.etl/redis/server.pid") if folder else ():
+        with suppress(OSError, ValueError):
+            pid = int(pointer.read_text())
+            if Path(f"/proc/{pid}/cwd").resolve() == pointer.parent.resolve():
+                os.kill(pid, signal.SIGKILL)
 
 
 @pytest.fixture(scope="session")

@@ -63,8 +63,8 @@ def _supervisor(config: Config) -> seat.Holder:
     if holder is None:
         raise Unavailable(
             f"no supervisor runs on {config.data}",
-            next="start one with: etl up. Services that systemd runs one by one are started anew with: "
-            "systemctl restart etl-workers etl-dropbox",
+            next="start one with: etl up (if you changed `data:`, stop the one that runs first). Services that "
+            "systemd runs one by one are started anew with: systemctl restart etl-workers etl-dropbox",
         )
     if holder.host != records.host():
         raise Unavailable(
@@ -82,7 +82,7 @@ def _wait(config: Config, before: seat.Holder) -> seat.Holder:
             raise Unavailable("the supervisor ended while it was reloading", next="see its log")
         if now.reloads > before.reloads:
             if now.said:
-                raise ConfigError(now.said)
+                raise ConfigError(now.said) if now.refused else EtlError(now.said)
             return now
         time.sleep(LOOK_EVERY)
     raise EtlError("the services are not all new yet", next="see the log of the supervisor, and: etl status")

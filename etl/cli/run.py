@@ -154,7 +154,7 @@ def _report(worked: Worked, rows: int, seconds: float, json_: bool) -> int:
         ],
         right=["rows", "loaded", "held back"],
     )
-    rate = f", {rows / seconds:,.0f} rows/s" if rows else ""
+    rate = f", {rows / seconds:,.0f} rows/s" if rows >= seconds else ""
     click.echo(f"{common.number(len(found), 'file')} in {seconds:.1f} s{rate}")
     for summary_ in worked.refused:
         click.echo(f"a request failed: {summary_}")

@@ -12,7 +12,7 @@ from etl.cli import common
 from etl.config.reading import Config
 from etl.files import away, survey
 from etl.files import layout as layouts
-from etl.model import Place, Stage, Status
+from etl.model import Place, Status
 from etl.services import records
 from etl.stages import pauses
 
@@ -45,9 +45,7 @@ def _facts(config: Config, pipeline: str | None) -> dict[str, Any]:
     places = []
     for name in common.chosen(config, pipeline):
         for place in layouts.places(name, config.pipelines[name].spec.load.locations):
-            done = config.pipelines[name].spec.extract.complete.done
-            # only dropped source files have done-files
-            done = done if place.stage is Stage.EXTRACT and not place.location else None
+            done = survey.done_pattern(place, config.pipelines[name].spec.extract.complete.done)
             counts = {status: survey.count(tree, place, status, done) for status in Status}
             waiting = counts[Status.WORKING]
             places.append(
@@ -68,7 +66,16 @@ def _facts(config: Config, pipeline: str | None) -> dict[str, Any]:
         "services": _services(config),
         "redis": _redis(config),
         "held": sorted(config.broken),
+        "not_configured": _not_configured(config),
     }
+
+
+def _not_configured(config: Config) -> list[str]:
+    """Give the folders of pipelines that are no longer configured: nobody looks into them."""
+    known = {*config.pipelines, *config.broken}
+    return sorted(
+        notes.parent.name for notes in config.data.glob("*/.notes") if notes.parent.name not in known
+    )
 
 
 def _away_since(tree: layouts.Layout, place: Place) -> float | None:
@@ -110,10 +117,7 @@ def _print(facts: dict[str, Any]) -> None:
         sum(place[key] for place in facts["places"]) for key in ("settling", "not_done", "ignored")
     )
     if settling:
-        click.echo(
-            f"{common.number(settling, 'drop')} not yet taken: settling"
-            + (f", {not_done:,} of them without a done-file" if not_done else "")
-        )
+        click.echo(_said_of_drops(settling, not_done, facts["services"]))
     if ignored:
         click.echo(
             f"{common.number(ignored, 'file')} ignored (hidden, half-written or temporary names, done-files)"
@@ -121,6 +125,8 @@ def _print(facts: dict[str, Any]) -> None:
     _print_pauses(facts["places"])
     if facts["held"]:
         click.echo(f"held because of their configuration: {', '.join(facts['held'])} (see `etl check`)")
+    if facts["not_configured"]:
+        click.echo(f"no longer configured, nobody looks there: {', '.join(facts['not_configured'])}")
     _print_services(facts["services"])
     click.echo(_said_of(facts["redis"]))
 
@@ -134,6 +140,15 @@ def _print_pauses(places: list[dict[str, Any]]) -> None:
     for cause, paused in by_cause.items():
         where = "everything" if len(paused) == len(places) else ", ".join(paused)
         click.echo(f"paused: {where}: {cause}")
+
+
+def _said_of_drops(settling: int, not_done: int, services: list[dict[str, Any]]) -> str:
+    drops = common.number(settling, "drop")
+    if not any(one["name"] == "dropbox" for one in services):
+        return f"{drops} not yet taken, and no dropbox runs: start `etl up`, or: etl run PIPELINE"
+    return f"{drops} not yet taken: settling" + (
+        f", {not_done:,} of them without a done-file" if not_done else ""
+    )
 
 
 def _print_services(services: list[dict[str, Any]]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from contextlib import nullcontext
 
 import click
@@ -20,10 +19,10 @@ def command(queues: tuple[str, ...], workers: int | None, burst: bool) -> None:
 
     Also looks every `scan` for files that wait without a job and for files whose worker died.
     """
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(process)d %(message)s", datefmt="%H:%M:%S")
     from etl.queues.enqueue import InlineAnnouncer
-    from etl.services import checking, horses, records
+    from etl.services import checking, horses, logs, records
 
+    logs.begin("workers")
     config = checking.sound(common.configuration())
 
     known = App.open(config, InlineAnnouncer()).queues()

@@ -173,9 +173,14 @@ def _lift(layout: Layout, place: Place, path: Path, file: names.FileName) -> Wai
         disk.move(path, target, Point.LIFT)
     except (FileExistsError, FileNotFoundError):
         return None
+    except OSError:
+        if names.parse(place.pipeline, path.name) is None and not os.path.lexists(target):
+            # it stays without its id: the note would tell of a file that is nowhere
+            layout.source_note(place.pipeline, file.id).unlink(missing_ok=True)
+        raise
     disk.sync_folder(target.parent)
-    # a reason that came along is about an attempt that is over
-    path.with_name(f"{path.name}.reason.json").unlink(missing_ok=True)
+    with suppress(OSError):  # a reason that came along is about an attempt that is over
+        path.with_name(f"{path.name}.reason.json").unlink(missing_ok=True)
     return Waiting(place=place, name=target.name)
 
 

@@ -1,4 +1,4 @@
-"""Claim, fail, put off, retry, recover: the arrows between the status folders, one verb each.
+"""Claim, fail, put off, retry, discard: the arrows between the status folders, one verb each.
 
 The only code that moves a waiting file. Who owns a claimed file is a lock the kernel frees; resolving is the
 last step of an outbox. Called by the stages, by recovery and by the command line.
@@ -16,15 +16,12 @@ from pathlib import Path
 
 from etl import disk
 from etl.errors import AlreadyClaimed, NotSettled, UnsafeName, Vanished
-from etl.files import arrivals, fates, mover, names, notes, outbox, reasons
-from etl.files.fates import Died, Fate, Overran
+from etl.files import arrivals, mover, names, notes, outbox, reasons
 from etl.files.gate import seen
 from etl.files.layout import Layout
 from etl.model import Place, Reason, Seen, Status, Waiting
 from etl.points import Point
 
-#: deaths of its worker after which a file is given up, so that the rest keeps flowing.
-MOST_DEATHS = 3
 #: mtime of a file in `in_process/` that a living worker could not move back; no real file is that old to the digit.
 _LET_GO_NS = 24_000_024
 
@@ -177,6 +174,14 @@ def give_back(claim: Claim) -> None:
         mover.shift(claim.layout, claim.path, claim.place, Status.WORKING, Point.PUT_OFF)
 
 
+def unsettle(claim: Claim) -> None:
+    """Give back a file that changed while it was read: it goes through its gate again (P2)."""
+    if disk.same_file(claim.path, claim.descriptor):
+        note = replace(claim.note, unsettled=True)
+        notes.write(claim.layout, claim.place, claim.name, note, Point.NOTE_PUT_OFF)
+    give_back(claim)
+
+
 def let_go(claim: Claim) -> None:
     """Give a claimed file back while the disk refuses us something: by a rename, which needs no room, or else leave it.
 
@@ -189,7 +194,8 @@ def let_go(claim: Claim) -> None:
             os.utime(claim.descriptor, ns=(_LET_GO_NS, _LET_GO_NS))
 
 
-def _was_let_go(lock: disk.Lock) -> bool:
+def was_let_go(lock: disk.Lock) -> bool:
+    """Tell whether a file in `in_process/` was left there by a worker that lives."""
     return os.fstat(lock.descriptor).st_mtime_ns == _LET_GO_NS
 
 
@@ -241,86 +247,3 @@ def discard(layout: Layout, place: Place, name: str, because: str) -> Path:
     disk.write(target.with_name(f"{target.name}.reason.json"), notes.dump(reason), Point.DISCARD)
     reasons.forget(layout, place, name)
     return target
-
-
-def recover(
-    layout: Layout, place: Place, name: str, announce: outbox.Announce, fate: Fate | None = None
-) -> Waiting | None:
-    """Bring back one file that its worker no longer has; None when it is not to be worked again.
-
-    That is: its worker lives, it was committed, or it failed: for the time limit, or as poison. With no `fate`,
-    the one that was foretold counts; where none was, its worker died.
-    """
-    path = layout.file(place, Status.IN_PROCESS, name)
-    try:
-        lock = disk.lock_regular(path)
-    except FileNotFoundError:
-        fates.forget(layout, place, name)
-        return None
-    except (
-        OSError
-    ):  # a link or a pipe: nothing that we ever claimed, and the claim will refuse it with a reason
-        mover.shift(layout, path, place, Status.WORKING, Point.RECOVER)
-        return Waiting(place=place, name=name)
-    if lock is None:
-        return None
-    with lock:
-        try:
-            outbox.finish_pending(layout, place, name, announce)
-        except AlreadyClaimed:
-            return None
-        back = None
-        if disk.same_file(path, lock.descriptor):  # else resolved, by us or by another who finished it
-            back = _bring_back(layout, place, lock, path, fate)
-        # last: whoever is killed on the way leaves the word to the next
-        fates.forget(layout, place, name)
-        return back
-
-
-def _bring_back(
-    layout: Layout, place: Place, lock: disk.Lock, path: Path, fate: Fate | None
-) -> Waiting | None:
-    """Move an orphan that we have locked back to `working/`, or to `failed/` if it is given up."""
-    name = path.name
-    if _was_let_go(lock):  # its worker lives and could not move it: nobody died (P24)
-        mover.shift(layout, path, place, Status.WORKING, Point.RECOVER)
-        return Waiting(place=place, name=name)
-    note = notes.glance(layout, place, name)
-    fate = fate or fates.foretold(layout, place, name, note.attempt)
-    note = _charge(layout, place, name, note, fate)
-    if reason := _given_up(note, fate):
-        file = names.parse(place.pipeline, name) or names.FileName(stem=name, id="")
-        fail(Claim(layout, place, file, path, lock, note, seen(os.fstat(lock.descriptor))), reason)
-        return None
-    mover.shift(layout, path, place, Status.WORKING, Point.RECOVER)
-    return Waiting(place=place, name=name)
-
-
-def _charge(layout: Layout, place: Place, name: str, note: notes.FileNote, fate: Fate) -> notes.FileNote:
-    """Charge a death to the attempt that died, once, however often recovery itself is interrupted."""
-    # whatever it noted before it ended, it did not come to rest: only a person's move starts the counts anew
-    charged = replace(note, ended="")
-    if isinstance(fate, Died) and note.death_charged != note.attempt:
-        charged = replace(charged, deaths=note.deaths + 1, death_charged=note.attempt)
-    if charged != note:
-        notes.write(layout, place, name, charged, Point.NOTE_DEATH)
-    return charged
-
-
-def _given_up(note: notes.FileNote, fate: Fate) -> Reason | None:
-    """Give the reason for which a file is not worked again, or None."""
-    match fate:
-        case Overran(reason=reason):
-            return reason
-        case Died(why=why) if note.deaths >= MOST_DEATHS:
-            return _poison(note, why)
-    return None
-
-
-def _poison(note: notes.FileNote, why: str = "") -> Reason:
-    return Reason(
-        summary=f"its worker died {note.deaths} times while working this file",
-        impact="nothing of this file was published; all other files go on",
-        next="look for what kills the worker (memory, a crashing library, os._exit in a handler), then move it back",
-        cause=f"the last time its worker {why}" if why else "the worker process ended without a word",
-    )

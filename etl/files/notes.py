@@ -49,6 +49,8 @@ class FileNote:
     #: deaths of its worker since it was last dropped or moved back, and the attempt last charged for one.
     deaths: int = 0
     death_charged: int = 0
+    #: it changed while it was read, and has to settle once more.
+    unsettled: bool = False
     #: not to be claimed before this time, seconds since 1970.
     not_before: float = 0.0
     #: the status in which it last came to rest; "" while it never did.
@@ -67,9 +69,14 @@ class FileNote:
     #: of a held-back file: the line of each row in the file it was held back from.
     lines: tuple[int, ...] = ()
 
+    @property
+    def is_ours(self) -> bool:
+        """Tell whether we put the file where it waits; without a note it may be a copy that is still being written."""
+        return self != FileNote() and not self.ended and not self.unsettled
+
     def begun(self) -> FileNote:
         """The note for one more attempt. A person who moved it back from where it rested starts the counts anew."""
-        started = replace(self, attempt=self.attempt + 1, ended="", not_before=0.0)
+        started = replace(self, attempt=self.attempt + 1, ended="", not_before=0.0, unsettled=False)
         return replace(started, tries=0, deaths=0) if self.ended else started
 
 

@@ -15,9 +15,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from etl import disk, points, process
-from etl.errors import AlreadyClaimed
+from etl.errors import AlreadyClaimed, Final
 from etl.files import mover, names, notes
 from etl.files.layout import Layout
 from etl.model import Place, Stage, Status, Waiting
@@ -188,7 +189,7 @@ def finish(layout: Layout, place: Place, name: str, folder: Path, announce: Anno
 def sweep(layout: Layout, place: Place, announce: Announce) -> None:
     """Finish every outbox and throw away every staging folder at a place whose owner died."""
     for name, folder in pending(layout, place):
-        with suppress(AlreadyClaimed):
+        with suppress(AlreadyClaimed, Final):  # who finishes it finds out; a damaged one is fsck's to tell
             finish(layout, place, name, folder, announce)
     for folder in layout.staging(place).iterdir():
         # one that was finished is only to be removed, by whoever sees it
@@ -223,7 +224,7 @@ def _forget_arrival(layout: Layout, place: Place, folder: Path) -> None:
 
 def _finish(layout: Layout, place: Place, name: str, folder: Path, announce: Announce) -> None:
     """Move everything out, announce it, write the note, resolve the parent. Any step may be done already."""
-    facts = json.loads((folder / _COMMIT).read_bytes())
+    facts = _committed(folder)
     children = [_child(place.pipeline, *parts) for parts in facts["children"]]
     _release_own(layout.data / place.pipeline, folder, facts["own"])
     _release_children(layout, folder, children)
@@ -231,6 +232,18 @@ def _finish(layout: Layout, place: Place, name: str, folder: Path, announce: Ann
         announce([_waiting(child) for child in children if _still_waits(layout, child)])
     _resolve(layout, place, name, notes.from_facts(facts["note"]))
     _clear(layout, place, folder)
+
+
+def _committed(folder: Path) -> dict[str, Any]:
+    """Read what an attempt committed, or raise `Final` when that is damaged."""
+    try:
+        facts: dict[str, Any] = json.loads((folder / _COMMIT).read_bytes())
+    except ValueError as error:
+        raise Final(
+            f"the outbox {folder} is damaged: {error}",
+            next="move what lies in it to where it belongs, by hand, and remove it; see `etl fsck`",
+        ) from error
+    return facts
 
 
 def _resolve(layout: Layout, place: Place, name: str, note: notes.FileNote) -> None:

@@ -12,10 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from etl import disk
-from etl.files import names, notes
+from etl.files import names
 from etl.files.layout import Layout
-from etl.model import Place, Status, Waiting
+from etl.model import Place, Stage, Status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +28,11 @@ class Count:
     settling: int = 0
     #: of these: how many wait for their done-file.
     not_done: int = 0
+
+
+def done_pattern(place: Place, done: str | None) -> str | None:
+    """Give the pattern of a place's done-files: only dropped source files have any."""
+    return done if place.stage is Stage.EXTRACT and not place.location else None
 
 
 def listing(layout: Layout, place: Place, status: Status, done: str | None = None) -> list[str]:
@@ -105,32 +109,6 @@ def _moved(path: Path) -> float | None:
 
 def _waits_for_done(path: Path, done: str | None) -> bool:
     return done is not None and not os.path.lexists(path.with_name(names.done_name(done, path.name)))
-
-
-def waiting(layout: Layout, place: Place, *, drops: bool) -> Iterator[tuple[Waiting, float]]:
-    """Give the files that wait at a place and when each is due (0: now).
-
-    With `drops` off only files that carry an id are given: those were published whole, or moved back by a
-    person; a name without one may still be being written.
-    """
-    for name in listing(layout, place, Status.WORKING):
-        file = names.parse(place.pipeline, name)
-        if file is None and not drops:
-            continue
-        note = notes.glance(layout, place, name) if file else notes.FileNote()
-        yield Waiting(place=place, name=name), note.not_before if not note.ended else 0.0
-
-
-def orphans(layout: Layout, place: Place) -> Iterator[str]:
-    """Give the files in `in_process/` that nobody has locked right now."""
-    for name in listing(layout, place, Status.IN_PROCESS):
-        try:
-            lock = disk.lock_regular(layout.file(place, Status.IN_PROCESS, name))
-        except OSError:
-            continue
-        if lock is not None:
-            lock.release()
-            yield name
 
 
 def age(moment: float | None) -> float | None:

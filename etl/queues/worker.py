@@ -138,20 +138,19 @@ class Worker(SimpleWorker):
             self._waits_for_jobs = False
 
     def execute_job(self, job: rq.job.Job, queue: rq.queue.Queue) -> None:
-        """Do one job in this process, tell the guard when it begins and ends, and log one line."""
+        """Do one job in this process, tell the guard when it begins and ends, and say if it went wrong."""
         begun = time.monotonic()
         self._report.started(job.description or "", int(job.timeout or 0))
         try:
             super().execute_job(job, queue)
         finally:
             self._report.ended()
-        result = job._result if isinstance(job._result, int | None) else "?"
-        log.info(
-            "%s: %s (%s) in %.2f s",
-            job.description,
-            job.get_status(refresh=False).value,
-            result,
-            time.monotonic() - begun,
+        status = job.get_status(refresh=False).value
+        log.log(
+            # what became of the file was said by its stage
+            logging.DEBUG if status == "finished" else logging.WARNING,
+            "%s: the job is %s after %.2f s",
+            *(job.description, status, time.monotonic() - begun),
             extra={"event": "job_ended", "job": job.id},
         )
 

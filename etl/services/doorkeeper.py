@@ -7,6 +7,7 @@ and reads no folder but one that was dropped. Asked by the scan, and by the drop
 from __future__ import annotations
 
 import heapq
+import logging
 import math
 import os
 import time
@@ -18,7 +19,9 @@ from etl.app import App
 from etl.config.schema import Complete
 from etl.files import arrivals, folders, names, notes, survey
 from etl.files.gate import Gate, Look
-from etl.model import Place, Seen, Stage, Status, Waiting
+from etl.model import Place, Seen, Status, Waiting
+
+log = logging.getLogger(__name__)
 
 
 class Doorkeeper:
@@ -35,11 +38,14 @@ class Doorkeeper:
         self._wanted: dict[tuple[Place, str], float] = {}
         #: what was there and not complete at the last look.
         self.outside: set[tuple[Place, str]] = set()
+        #: what has to pass though it carries an id: made where it lies (we only ever rename into `working/`), or
+        #: found by a scan without a job and without a note of ours.
+        self._judged: set[Path] = set()
         self._emptied = folders.Emptied(clock)
 
     def done(self, place: Place) -> str | None:
-        """Give the pattern of a place's done-files; only dropped source files have any."""
-        return self._complete(place).done if place.stage is Stage.EXTRACT and not place.location else None
+        """Give the pattern of a place's done-files."""
+        return survey.done_pattern(place, self._complete(place).done)
 
     def _complete(self, place: Place) -> Complete:
         return self._app.pipeline(place.pipeline).spec.extract.complete
@@ -62,7 +68,9 @@ class Doorkeeper:
             for path in self._files(place, name):
                 self._gate(place).renamed(path)
         elif made:
-            self._gate(place).made(self._path(place, name))
+            path = self._path(place, name)
+            self._gate(place).made(path)
+            self._judged.add(path)
         self._look_at(self._clock(), place, name)
 
     def _look_at(self, when: float, place: Place, name: str) -> None:
@@ -107,7 +115,9 @@ class Doorkeeper:
 
     def admit(self, place: Place, name: str, note: notes.FileNote | None = None) -> Waiting | None:
         """Give a name in `working/` as what may be announced, or None: then it is looked at again in time."""
-        return self._admit(place, self._path(place, name), note)
+        path = self._path(place, name)
+        self._judged.add(path)
+        return self._admit(place, path, note)
 
     def _admit(self, place: Place, path: Path, note: notes.FileNote | None = None) -> Waiting | None:
         nested = path.parent != self._app.layout.status(place, Status.WORKING)
@@ -116,7 +126,7 @@ class Doorkeeper:
             return None
         if file is not None and not nested and note is None:
             note = notes.glance(self._app.layout, place, path.name)
-            if not note.ended:
+            if not (note.ended or note.unsettled or path in self._judged):
                 return None  # published by us, and announced by whoever did; the scan sees to the rest
         look = self._gate(place).look(path, drop=file is None)
         self._stand(place, path, look)
@@ -129,6 +139,7 @@ class Doorkeeper:
         name = str(path.relative_to(self._app.layout.status(place, Status.WORKING)))
         if look.settled or look.gone:
             self.outside.discard((place, name))
+            self._judged.discard(path)
         else:
             self.outside.add((place, name))
         if look.again is not None:
@@ -145,12 +156,24 @@ class Doorkeeper:
                 arrivals.use_up(path.parent, path.name, done, taken)
         return lifted
 
+    def _take_out(self, place: Place, path: Path) -> None:
+        try:
+            lifted = self._admit(place, path)
+        except OSError as error:  # somebody else's folder, another disk: it holds up nothing but itself
+            log.warning(
+                "%s cannot be taken out of its folder: %s; move it to %s/working yourself",
+                *(names.printable(str(path)), error.strerror or error, place),
+                extra={"event": "not_lifted"},
+            )
+        else:
+            if lifted is not None:
+                self._gate(place).renamed(self._path(place, lifted.name))
+
     def walk(self, place: Place) -> None:
         """Take settled files out of every dropped folder of a place; forget names that are gone."""
-        for folder in survey.folders(self._app.layout, place):
+        for folder in survey.folders(self._app.layout, place) if self._drops else ():
             for path in survey.inside(folder, self.done(place)):
-                if (lifted := self._admit(place, path)) is not None:
-                    self._gate(place).renamed(self._path(place, lifted.name))
+                self._take_out(place, path)
             self._emptied.tidy(folder)
         self._gate(place).forget_gone()
         self.outside = {one for one in self.outside if os.path.lexists(self._path(*one))}

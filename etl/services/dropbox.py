@@ -24,7 +24,6 @@ from watchdog.observers.api import BaseObserver, ObservedWatch
 
 from etl.app import App
 from etl.config.reading import Config
-from etl.errors import Unavailable
 from etl.files import layout as layouts
 from etl.model import Place, Status, Waiting
 from etl.queues import connection, enqueue
@@ -36,7 +35,7 @@ from etl.services.doorkeeper import Doorkeeper
 log = logging.getLogger(__name__)
 
 #: seconds between two scans, at most, where no events are heard; and at least, however much is due.
-DEAF_SCAN, SHORTEST_SCAN = 5.0, 1.0
+DEAF_SCAN = 5.0
 #: a scan may take one part in so many of the time.
 SHARE = 4
 _HEARD = [
@@ -77,6 +76,7 @@ class Dropbox:
         # first: it makes the folders again without which all the rest goes wrong
         if time.monotonic() >= self._next_scan:
             begun = time.monotonic()
+            self._next_scan = begun + DEAF_SCAN  # whatever it meets, the rest has its turn
             self._next_scan = begun + self._scan()
         self._announce(self._door.turn())
         self._beats.turn()
@@ -94,21 +94,17 @@ class Dropbox:
     def _scan(self) -> float:
         """Look through all folders, and give the seconds from its begin to the next scan."""
         begun = time.monotonic()
-        settings = self._app.config.settings
-        pause: float = settings.scan
+        pause: float = self._app.config.settings.scan
         # before the folders are read: what comes later is heard
         if not self.watch.arm():
             pause = min(pause, DEAF_SCAN)
-        try:
-            connection.revive(settings.redis, self._app.config.data)
-            self._mender.mend(self._app.config.pipelines)
+        if self._mender.scan():
             self._stranded.clear()
-        except (Unavailable, OSError) as error:
-            log.warning("the scan is put off: %s", error, extra={"event": "scan_put_off"})
+        else:
             pause = min(pause, DEAF_SCAN)
         if self._mender.due:
             pause = min(pause, self._mender.due - time.time() + time.monotonic() - begun)
-        return max(pause, SHORTEST_SCAN, SHARE * (time.monotonic() - begun))
+        return max(pause, mending.SHORTEST_SCAN, SHARE * (time.monotonic() - begun))
 
     def close(self) -> None:
         """Stop listening."""

@@ -202,13 +202,18 @@ class _Run:
         self.door = Doorkeeper(hands.app, drops=ids is None)
         self.mender = mending.Mender(hands.app, hands.announced, drops=ids is None, door=self.door)
         self.left = 0
-        # what is not complete after two looks is left alone: it may be written to for hours
-        self._patience = time.monotonic() + hands.app.pipeline(pipeline).spec.extract.complete.settle + QUIET
+        self._settle = hands.app.pipeline(pipeline).spec.extract.complete.settle
+        self._outside: frozenset[object] = frozenset()
+        self._patience = 0.0
 
     def goes_on(self) -> bool:
         """Tell whether anything is left, or may yet turn out to be complete."""
         # two looks: between the folders of one, a file that was put back may have been missed
         self.left = self._count() or self._count()
+        if self._outside != frozenset(self.door.outside):
+            # what is not complete after two looks is left alone: it may be written to for hours
+            self._outside = frozenset(self.door.outside)
+            self._patience = time.monotonic() + self._settle + QUIET
         return bool(self.left) or (self.door.standing > 0 and time.monotonic() < self._patience)
 
     def _count(self) -> int:

@@ -115,9 +115,8 @@ class _Groom:
             slate.overran()
             self._foretell(overran=True)
             self._kill()
-        elif os.getppid() != self._guard:  # it is dead; where the kernel does not tell us, we look
-            self._kill()
-        elif self._end:
+        # where the kernel does not tell us that the guard is dead, we look; no file is to blame for that (P7)
+        elif self._end or os.getppid() != self._guard:
             self._foretell(overran=False)
             self._kill()
         elif self._finish:

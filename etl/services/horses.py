@@ -13,8 +13,8 @@ from contextlib import ExitStack, contextmanager
 from etl import app as apps
 from etl.app import App
 from etl.config.reading import Config
-from etl.errors import EtlError, Unavailable
-from etl.files import fates, moves, names
+from etl.errors import EtlError
+from etl.files import fates, names, recovery
 from etl.files import layout as layouts
 from etl.model import Place
 from etl.queues import connection, enqueue
@@ -70,7 +70,7 @@ class Workers:
         start = horse(config, queues, waits_for_away=True, burst=burst)
         self.crew = Crew(start, count, terms(app, overrun))
         self.scan = _Scan(app, client)
-        log.info("%d workers on %s", count, ", ".join(queues))
+        log.info("%d %s on %s", count, "worker" if count == 1 else "workers", ", ".join(queues))
 
     def turn(self) -> float:
         """Tend the workers, and scan if it is time."""
@@ -114,7 +114,7 @@ def terms(app: App, overrun: float = OVERRUN) -> Terms:
             return
         place, name = death.file
         try:
-            back = moves.recover(app.layout, place, name, app.announce, _fate(app, place, death))
+            back = recovery.recover(app.layout, place, name, app.announce, _fate(app, place, death))
         except (EtlError, OSError) as error:
             log.warning("%s/%s is left to the next scan: %s", place, names.printable(name), error)
         else:
@@ -157,13 +157,11 @@ class _Scan:
         self._app.announce(self._mender.go_on(self._door.turn()))
         if time.monotonic() < self._next:
             return
-        settings = self._app.config.settings
-        self._next = time.monotonic() + settings.scan
-        try:
-            connection.revive(settings.redis, self._app.config.data)
-            self._mender.mend(self._app.config.pipelines)
-        except (Unavailable, OSError) as error:
-            log.warning("the scan is put off: %s", error, extra={"event": "scan_put_off"})
+        begun, pause = time.monotonic(), self._app.config.settings.scan
+        self._mender.scan()
+        if self._mender.due:  # what was put off or is paused is due before the next scan
+            pause = min(pause, max(mending.SHORTEST_SCAN, self._mender.due - time.time()))
+        self._next = begun + pause
 
     def let_in(self) -> None:
         """Wait until what was moved back is complete, as far as that takes one more look."""

@@ -51,3 +51,5 @@ def begin(name: str, stream: TextIO | None = None) -> None:
     colour = stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     handler.setFormatter(Lines(name, colour=colour))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    # its warnings are about its own threads; that events are missing is said by the dropbox
+    logging.getLogger("watchdog").setLevel(logging.ERROR)

@@ -15,14 +15,19 @@ from contextlib import contextmanager
 from typing import Any
 
 from etl.app import App
-from etl.files import moves, names, notes, outbox, survey
+from etl.errors import EtlError, Unavailable
+from etl.files import names, notes, outbox, recovery, survey
+from etl.files.layout import REQUESTS
 from etl.model import Place, Status, Waiting
-from etl.queues import enqueue
+from etl.queues import connection, enqueue
 from etl.queues.queue import Identity
 from etl.services.doorkeeper import Doorkeeper
 from etl.stages import pauses
 
 log = logging.getLogger(__name__)
+
+#: seconds after which a paused place is looked at again; seconds between two scans at the least.
+PAUSE_LOOK, SHORTEST_SCAN = 5.0, 1.0
 
 
 def announced(client: Any, app: App) -> set[Identity]:
@@ -42,11 +47,13 @@ def _has_id(identity: Identity) -> bool:
 
 @contextmanager
 def _alone(what: object) -> Iterator[None]:
-    """Tell of a folder that cannot be read: it holds its own place or pipeline and no other."""
+    """Tell of what cannot be read or mended: it holds its own file, place or pipeline and no other."""
     try:
         yield
-    except OSError as error:
+    except (EtlError, OSError) as error:
         log.warning("%s: the scan is put off: %s", what, error, extra={"event": "scan_put_off"})
+    except Exception:  # the edge: whatever one folder holds, the others are looked at
+        log.exception("%s: the scan is put off", what, extra={"event": "scan_put_off"})
 
 
 class Mender:
@@ -85,6 +92,17 @@ class Mender:
                 lost += self._lost(place, listing, known)
         self._app.announce(lost)
 
+    def scan(self) -> bool:
+        """Mend every pipeline, an embedded server first; False, and told, when Redis or the disk puts it off."""
+        config = self._app.config
+        try:
+            connection.revive(config.settings.redis, config.data)
+            self.mend(config.pipelines)
+        except (Unavailable, OSError) as error:
+            log.warning("the scan is put off: %s", error, extra={"event": "scan_put_off"})
+            return False
+        return True
+
     def _restored(self, place: Place) -> list[str]:
         """Finish and bring back what the dead left at a place, and give the names that wait there."""
         layout = self._app.layout
@@ -92,15 +110,12 @@ class Mender:
             outbox.sweep(layout, place, self._app.announce)
         for name in survey.listing(layout, place, Status.IN_PROCESS):
             with _alone(place):  # one file that the disk does not let go holds up no other
-                moves.recover(layout, place, name, self._app.announce)
-        if self.door is not None and self._drops:
-            self.door.walk(place)
-        return survey.listing(layout, place, Status.WORKING, self._done(place))
-
-    def _done(self, place: Place) -> str | None:
-        if place.location or place.stage != "extract":
-            return None
-        return self._app.pipeline(place.pipeline).spec.extract.complete.done
+                recovery.recover(layout, place, name, self._app.announce)
+        if self.door is not None:
+            with _alone(place):
+                self.door.walk(place)
+        complete = self._app.pipeline(place.pipeline).spec.extract.complete
+        return survey.listing(layout, place, Status.WORKING, survey.done_pattern(place, complete.done))
 
     # --- pauses
 
@@ -113,12 +128,14 @@ class Mender:
     def _why(self, place: Place) -> str:
         """Say why a place is paused, and tell it once when that begins and once when it ends."""
         why = pauses.why(self._app, place)
-        if why and place not in self._paused:
+        # a location that goes away or is back is told by whoever finds out
+        told = bool(why) and pauses.due(self._app, place) is None
+        if told and place not in self._paused:
             log.warning("%s pauses: %s", place, why, extra={"event": "place_paused"})
         if not why and place in self._paused:
             log.info("%s goes on", place, extra={"event": "place_resumed"})
         self._paused = {known: said for known, said in self._paused.items() if known != place}
-        if why:
+        if told:
             self._paused[place] = why
         return why
 
@@ -129,8 +146,9 @@ class Mender:
         paused = bool(self._why(place))
         if paused:
             due = pauses.due(self._app, place)
+            # looked at again soon: nobody tells us when there is room, or when a location is back
+            self._note_due(max(due or 0.0, time.time() + PAUSE_LOOK))
             if due is None or due > time.time():
-                self._note_due(due or 0.0)
                 return
         about = self._app.work(Waiting(place=place, name="")).identity[:3]
         for name in listing:
@@ -144,7 +162,9 @@ class Mender:
         """Give a file that has no job as what may be announced now, or None."""
         file = names.parse(place.pipeline, name)
         note = notes.glance(self._app.layout, place, name) if file else None
-        if note is not None and not note.ended:
+        # nobody but us writes requests
+        ours = note is not None and (note.is_ours or (place.location == REQUESTS and not note.ended))
+        if note is not None and ours:
             if note.not_before > time.time():
                 self._note_due(note.not_before)
                 return None

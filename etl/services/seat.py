@@ -35,6 +35,8 @@ class Holder:
     #: how many reloads were carried out or refused so far, and why the last one was not carried out ("": it was).
     reloads: int = 0
     said: str = ""
+    #: the last reload was refused, and no service was touched.
+    refused: bool = False
     #: the services the last reload started anew: name, and the process ids before and after.
     renewed: list[dict[str, str | int]] = field(default_factory=list)
 
@@ -51,10 +53,18 @@ class Seat:
         self._holder = Holder(host=records.host(), pid=os.getpid(), since=since)
         self._write()
 
-    def reloaded(self, said: str = "", renewed: Sequence[dict[str, str | int]] = ()) -> None:
-        """Tell what a reload started anew, or why it did not."""
-        reloads = self._holder.reloads + 1
-        self._holder = replace(self._holder, reloads=reloads, said=said, renewed=list(renewed))
+    def reloaded(self, said: str, renewed: Sequence[dict[str, str | int]]) -> None:
+        """Tell what a reload started anew, and what went wrong with it ("": nothing)."""
+        self._tell(said=said, renewed=list(renewed), refused=False)
+
+    def refused(self, why: str) -> None:
+        """Tell that a reload touched nothing, and why."""
+        self._tell(said=why, renewed=[], refused=True)
+
+    def _tell(self, *, said: str, renewed: list[dict[str, str | int]], refused: bool) -> None:
+        self._holder = replace(
+            self._holder, reloads=self._holder.reloads + 1, said=said, renewed=renewed, refused=refused
+        )
         self._write()
 
     def _write(self) -> None:

@@ -6,6 +6,7 @@ Does no work of theirs and knows them by name only. One per data folder. Called 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -26,6 +27,8 @@ log = logging.getLogger(__name__)
 LOOK_EVERY = 1.0
 #: seconds a service has to stop beyond what its jobs in hand are given.
 STOP_WITHIN = 15.0
+#: seconds a service has to stop when it is to stop at once.
+HURRY_WITHIN = 5.0
 #: seconds a service has to show up after it was started.
 SHOWS_WITHIN = 30.0
 #: seconds that are spent at the end on processes nobody looks after.
@@ -45,6 +48,7 @@ def run(config: Config, overrides: Mapping[str, str]) -> None:
         connection.require_fit(client)
         # from now on: a server that was started before is nobody's child, and that is how it should be
         process.adopt_orphans()
+        log.info("serves %s; Ctrl-C stops everything", config.data, extra={"event": "start"})
         with records.held(config.data, "supervisor"), _server_kept_alive(config):
             Supervisor(config, overrides, orders, taken).run()
 
@@ -60,6 +64,8 @@ class Supervisor:
         self._orders = orders
         self._seat = taken
         self._renewal: _Renewal | None = None
+        #: children that whoever became us had before.
+        self._others = process.children(os.getpid())
         environment = {f"ETL_{key.upper()}": value for key, value in overrides.items()}
         self._children = [
             Child(name, child.command(config.folder, name), environment, _grace(config, entry))
@@ -91,9 +97,11 @@ class Supervisor:
 
     def _end_strays(self, within: float) -> None:
         """End what a killed service left behind."""
+        if os.getpid() == 1:  # in a container everybody's orphans fall to us
+            return
         with connection.standing_server(self._config.settings.redis, self._config.data) as server:
             if server is not None:  # one that starts right now looks like a stray
-                process.end_strays({server, *(one.pid for one in self._children)}, within)
+                process.end_strays({server, *self._others, *(one.pid for one in self._children)}, within)
 
     # --- reload
 
@@ -105,7 +113,7 @@ class Supervisor:
             log.warning(
                 "not reloaded, the services go on as they are: %s", error, extra={"event": "not_reloaded"}
             )
-            self._seat.reloaded(str(error))
+            self._seat.refused(str(error))
             return
         for held in (one for errors in config.broken.values() for one in errors):
             log.error("held: %s", held, extra={"event": "pipeline_held"})
@@ -132,9 +140,9 @@ class Supervisor:
             one.ask_to_leave()
             while not one.bury() and self._orders.stops < 2:
                 self._orders.wait(LOOK_EVERY / 4)
-        for one in self._children:
-            one.kill()
-        while not all(one.bury() for one in self._children):
+        for one in self._children:  # asked twice, they end what is in hand and give its file back
+            one.hurry(HURRY_WITHIN)
+        while [one for one in self._children if not one.bury()]:
             self._orders.wait(LOOK_EVERY / 4)
         self._end_strays(STRAYS_WITHIN)
         log.info("stopped", extra={"event": "stopped"})

@@ -251,7 +251,7 @@ class Crew:
     def _reap(self, horse: Horse) -> Death | None:
         """Bury one worker if it has ended, and have what it held brought back."""
         if death := horse.reap():
-            level, at = (logging.WARNING, f" at {death.job}") if death.job else (logging.INFO, "")
+            level, at = (logging.WARNING, f" at {death.job}") if death.job else (logging.DEBUG, "")
             log.log(level, "worker %d %s%s", death.pid, death.why, at, extra={"event": "worker_ended"})
             if horse.slate.status is None:
                 self._end_orphans()

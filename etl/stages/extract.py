@@ -42,7 +42,8 @@ def work(app: App, claim: Claim) -> Resolved:
     if not accepts(patterns, given):
         raise InvalidFile(
             f"the name {given!r} is not accepted by {pipeline}",
-            next=f"rename it or add a pattern to extract.accept, which has: {', '.join(patterns)}",
+            next=f"add a pattern to extract.accept, which has: {', '.join(patterns)}, and move the file back; or "
+            "discard it and drop it again under another name",
         )
     room.require(app.layout, app.config.settings.reserve, claim.seen.size)
     target = Place(pipeline=pipeline, stage=Stage.TRANSFORM)

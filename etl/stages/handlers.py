@@ -11,6 +11,7 @@ import inspect
 import json
 import os
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -96,6 +97,8 @@ def _module_file(pipeline: PipelineConfig, spec: Transform) -> Path:
 
 
 _modules: dict[str, ModuleType] = {}
+#: the files they were run from.
+_files: set[str] = set()
 
 
 def _module(path: Path, pipeline: PipelineConfig) -> ModuleType:
@@ -109,6 +112,7 @@ def _module(path: Path, pipeline: PipelineConfig) -> ModuleType:
         # by a name nobody else has: dataclasses and pickles look their module up
         module = ModuleType(f"etl_handler_{path.stem}_{key[:12]}")
         module.__file__ = str(path)
+        _files.add(str(path))
         sys.modules[module.__name__] = module
         owner = os.getpid()
         try:
@@ -163,7 +167,13 @@ def trouble(error: BaseException) -> str:
     """Say in one line what a handler's exception means for its row."""
     if isinstance(error, HandlerTrouble):
         return str(error)
-    return f"{type(error).__name__}: {names.printable(str(error))[:200]}"
+    return f"{type(error).__name__}: {names.printable(str(error))[:200]}{_at(error)}"
+
+
+def _at(error: BaseException) -> str:
+    """Say where in a handler an exception was raised; "" when no handler had a part in it."""
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if one.filename in _files]
+    return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
 
 
 #: what a handler raises to decide about the whole file instead of its row.

@@ -50,6 +50,8 @@ class Answer:
     @property
     def told(self) -> str:
         """Say it in a few words."""
+        if isinstance(self.error, Away):
+            return f"{self.location}: away"
         if self.loaded is None:
             return f"{self.location}: {self.error.summary if self.error else 'no answer'}"
         if self.loaded.superseded:
@@ -67,6 +69,8 @@ def work(app: App, claim: Claim) -> Resolved:
     with os.fdopen(os.dup(claim.descriptor), "rb") as stream:
         stream.seek(0)
         file = _unit_file(app, claim, stream)
+        # hashed to its end by now: what still grows is written to no location
+        claim.check_unchanged()
         answers = [_ask(app, claim.place, location, file) for location in _wanted(app, claim.place)]
         _raise_if_alone(app, claim, answers)
         return _publish(app, claim, file, answers)

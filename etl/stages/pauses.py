@@ -62,7 +62,7 @@ def away_now(app: App, place: Place) -> str:
 
 def _told_away(place: Place, known: away.Mark) -> str:
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(known.since))
-    return f"{place.location} is away since {since}: {known.said}"
+    return f"away since {since}: {known.said}"
 
 
 # --- back pressure -----------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from typing import Any
 from etl import disk, points
 from etl.app import App
 from etl.config.schema import Source
-from etl.errors import EtlError, InvalidFile, Retryable
+from etl.errors import AlreadyClaimed, EtlError, InvalidFile, Retryable
 from etl.files import arrivals, names, notes, outbox, reasons, room
 from etl.files.moves import Claim
 from etl.model import Place, Progress, Reason, Resolved, Stage, Status, Trouble, Urgency
@@ -35,7 +35,7 @@ def work(app: App, claim: Claim) -> Resolved:
     wish = _wish(claim)
     pipeline = claim.place.pipeline
     # one pull at a time: a glob and a path may mean the same file, and two pulls must not take it twice
-    with disk.wait_for_lock(app.layout.pulled(pipeline) / ".lock"):
+    with _alone(app, pipeline):
         # what a dead pull committed counts as pulled, though its records still lie in its outbox
         outbox.sweep(app.layout, claim.place, app.announce)
         found, refused = _list_all(app, pipeline, wish)
@@ -56,6 +56,14 @@ def work(app: App, claim: Claim) -> Resolved:
             staging.commit(note, app.announce)
         _after(app, pipeline, accepted)
     return Resolved(count=pulled, said=said, held_back=len(refused))
+
+
+def _alone(app: App, pipeline: str) -> disk.Lock:
+    """Hold the lock of a pipeline's sources, or raise `AlreadyClaimed`: waiting would use up our time limit."""
+    lock = disk.lock_path(app.layout.pulled(pipeline) / ".lock")
+    if lock is None:
+        raise AlreadyClaimed(f"another pull of {pipeline} is at work")
+    return lock
 
 
 def _wish(claim: Claim) -> dict[str, Any]:

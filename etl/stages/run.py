@@ -14,7 +14,17 @@ from dataclasses import replace
 
 from etl import disk, process
 from etl.app import App
-from etl.errors import EtlError, Final, Interrupted, NoRoom, NotClaimed, Retryable, TimeUp, Unavailable
+from etl.errors import (
+    EtlError,
+    Final,
+    Interrupted,
+    NoRoom,
+    NotClaimed,
+    NotSettled,
+    Retryable,
+    TimeUp,
+    Unavailable,
+)
 from etl.files import moves, names, outbox
 from etl.files.layout import REQUESTS
 from etl.files.moves import Claim
@@ -40,25 +50,36 @@ Work = Callable[[App, Claim], Resolved]
 
 def perform(app: App, waiting: Waiting) -> Outcome:
     """Work one waiting file to its end. Never raises for anything the file, its content or a location does."""
-    work = _work_of(waiting.place)
+    work, begun = _work_of(waiting.place), time.monotonic()
     _check_address(app, waiting)
     paused = pauses.why(app, waiting.place)
     if paused and not pauses.may_probe(app, waiting.place):
-        outcome: Outcome = Skipped(why=f"paused: {paused}")
+        name, outcome = waiting.name, _paused(paused)
     else:
-        outcome = _perform(app, waiting, work)
-    _tell(waiting, outcome)
+        name, outcome = _perform(app, waiting, work)
+    _tell(waiting.place, name, outcome, time.monotonic() - begun)
     return outcome
 
 
-def _perform(app: App, waiting: Waiting, work: Work) -> Outcome:
+def _paused(why: str) -> Outcome:
+    return Skipped(why=f"paused: {why}")
+
+
+def _perform(app: App, waiting: Waiting, work: Work) -> tuple[str, Outcome]:
+    """Claim and work a file; give the name it has now, and how it ended."""
     try:
-        return _claim_and_work(app, waiting, work)
+        with moves.claim(app.layout, waiting, app.announce) as claim:
+            app.holds(claim.place, claim.name)
+            return claim.name, _ending(app, claim, work)
     except NotClaimed as why:
-        return Skipped(why=str(why))
+        return waiting.name, Skipped(why=str(why))
+    except Final as error:  # it cannot even be claimed: a link, a pipe, a damaged note
+        return waiting.name, _refuse(app, waiting, endings.reason(app, waiting.place, error))
+    except TimeUp as error:  # while it was claimed: a drop is hashed then
+        return waiting.name, _refuse(app, waiting, endings.timeout(app, waiting.place, str(error)))
     except OSError as error:
         if error.errno in disk.NO_ROOM:
-            return _disk_refused(error)
+            return waiting.name, _disk_refused(error)
         if error.errno == errno.EIO:
             raise Unavailable(
                 f"{waiting.place}/{names.printable(waiting.name)}: the disk answered: {error}",
@@ -67,19 +88,13 @@ def _perform(app: App, waiting: Waiting, work: Work) -> Outcome:
         raise
 
 
-def _claim_and_work(app: App, waiting: Waiting, work: Work) -> Outcome:
+def _refuse(app: App, waiting: Waiting, reason: Reason) -> Outcome:
+    """Move what cannot be claimed to `failed/`, unless another was faster."""
     try:
-        with moves.claim(app.layout, waiting, app.announce) as claim:
-            app.holds(claim.place, claim.name)
-            return _ending(app, claim, work)
-    except Final as error:  # it cannot even be claimed: a link, a pipe, a damaged note
-        reason = endings.reason(app, waiting.place, error)
         moves.refuse(app.layout, waiting, reason)
-        return Failed(reason=reason)
-    except TimeUp as error:  # while it was claimed: a drop is hashed then
-        reason = endings.timeout(app, waiting.place, str(error))
-        moves.refuse(app.layout, waiting, reason)
-        return Failed(reason=reason)
+    except NotClaimed as why:
+        return Skipped(why=str(why))
+    return Failed(reason=reason)
 
 
 def _check_address(app: App, waiting: Waiting) -> None:
@@ -111,6 +126,9 @@ def _worked(app: App, claim: Claim, work: Work) -> Outcome:
     place = claim.place
     try:
         return work(app, claim)
+    except NotSettled as why:
+        moves.unsettle(claim)
+        return Skipped(why=str(why))
     except NotClaimed as why:
         moves.give_back(claim)
         return Skipped(why=str(why))
@@ -189,17 +207,23 @@ def _try_again(app: App, claim: Claim, error: EtlError) -> Failed | PutOff:
     return PutOff(reason=reason, not_before=not_before)
 
 
-def _tell(waiting: Waiting, outcome: Outcome) -> None:
+#: what the count of a stage counts.
+_COUNTED = {Stage.EXTRACT: "job", Stage.TRANSFORM: "unit file", Stage.LOAD: "unit"}
+
+
+def _tell(place: Place, name: str, outcome: Outcome, seconds: float) -> None:
     # a name may hold a newline or worse; a log line stays one line
-    place, name = waiting.place, names.printable(waiting.name)
+    file = f"{place}/{names.printable(name)}"
     match outcome:
         case Resolved(count=count, said=said):
-            told = f" ({said})" if said else ""
-            log.info("%s/%s: resolved, %d%s", place, name, count, told, extra={"event": "file_resolved"})
+            what = "file" if place.location == REQUESTS else _COUNTED[place.stage]
+            told = f"{count:,} {what}{'' if count == 1 else 's'}" + (f" ({said})" if said else "")
+            log.info("%s: resolved, %s in %.2f s", file, told, seconds, extra={"event": "file_resolved"})
         case Failed(reason=reason):
-            log.warning("%s/%s: failed: %s", place, name, reason.summary, extra={"event": "file_failed"})
+            log.warning("%s: failed: %s", file, reason.summary, extra={"event": "file_failed"})
         case PutOff(reason=reason):
-            log.warning("%s/%s: put off: %s", place, name, reason.summary, extra={"event": "file_put_off"})
+            log.warning("%s: put off: %s", file, reason.summary, extra={"event": "file_put_off"})
         case Skipped(why=why, pressing=pressing):
-            level = logging.WARNING if pressing else logging.INFO
-            log.log(level, "%s/%s: skipped: %s", place, name, why, extra={"event": "file_skipped"})
+            # a job too many is normal, and so is one for a place that is paused
+            level = logging.WARNING if pressing else logging.DEBUG
+            log.log(level, "%s: skipped: %s", file, why, extra={"event": "file_skipped"})

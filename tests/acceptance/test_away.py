@@ -170,11 +170,11 @@ def test_the_pause_of_a_location_says_since_when_and_when_it_is_probed(road: Roa
     path = road.one("load", "far", "working")
     known = mark(road)
     with road.opened(patient=True) as app:
-        assert pauses.why(app, place).startswith("far is away since ")
+        assert pauses.why(app, place).startswith("away since ")
         assert known and pauses.due(app, place) == known.next
         assert pauses.why(app, road.place("load")) == ""
         skipped = run.perform(app, Waiting(place=place, name=path.name))
-    assert isinstance(skipped, Skipped) and "far is away since" in skipped.why
+    assert isinstance(skipped, Skipped) and "away since" in skipped.why
     with road.opened() as app:
         assert pauses.why(app, place) == ""
 
@@ -186,9 +186,9 @@ def test_the_status_tells_that_a_location_is_away(road: Road) -> None:
     told = json.loads(road.etl("status", "--json").stdout)["places"]
     [shown] = [place for place in told if place["place"] == "books/load/far"]
     assert known and shown["away_since"] == known.since
-    assert "far is away since" in shown["paused"]
+    assert "away since" in shown["paused"]
     assert all(place["paused"] == "" for place in told if place is not shown)
-    assert "paused: books/load/far: far is away since" in road.etl("status").stdout
+    assert "paused: books/load/far: away since" in road.etl("status").stdout
 
 
 def test_a_folder_without_room_or_mounted_read_only_is_away_and_one_without_rights_refuses(

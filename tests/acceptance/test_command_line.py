@@ -579,7 +579,7 @@ def test_a_file_that_takes_too_long_to_claim_fails_with_that_reason(tmp_path: Pa
     assert "extract.timeout allows" in road.reason(road.one("extract", "failed"))["summary"]
 
 
-def test_a_file_renamed_as_its_reason_says_is_accepted(tmp_path: Path) -> None:
+def test_a_file_that_a_person_renamed_is_accepted_by_its_new_name(tmp_path: Path) -> None:
     road = project(tmp_path)
     road.spec["extract"] = {"accept": ["*.csv"]}
     road.write()

@@ -464,7 +464,7 @@ def test_files_at_a_location_that_is_no_longer_configured_are_told(road: Road) -
     road.write()
     (found,) = road.findings()
     assert (found.check, found.place) == ("location-gone", "books/load/shut")
-    assert "3 files" in found.what
+    assert "lie there: 3" in found.what
 
 
 def test_a_location_pointed_elsewhere_is_told_once_per_unit_file(road: Road) -> None:

@@ -202,7 +202,7 @@ def test_a_folder_in_a_drop_folder_is_walked_and_the_hidden_and_half_written_in_
     hidden.mkdir()
     (hidden / "inner.csv").write_bytes(ROW)
     road.drop("good.csv", ROW)
-    assert "2 drops not yet taken: settling" in road.etl("status").stdout
+    assert "2 drops not yet taken, and no dropbox runs" in road.etl("status").stdout
     done = road.etl("run", "books")
     assert done.returncode == 0, done.stdout + done.stderr
     assert loaded(road) == 2

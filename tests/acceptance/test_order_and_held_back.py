@@ -17,8 +17,8 @@ import pytest
 
 from etl import disk
 from etl.errors import NotClaimed, Vanished
-from etl.files import deliveries, moves, names, notes, outbox
-from etl.files.moves import MOST_DEATHS
+from etl.files import deliveries, moves, names, notes, outbox, recovery
+from etl.files.recovery import MOST_DEATHS
 from etl.model import Failed, Resolved, Skipped, Status, Waiting
 from tests import road as roads
 from tests.queue_helpers import wait_until
@@ -368,7 +368,7 @@ def test_a_file_taken_away_while_it_is_worked_is_left_where_it_is(plain: Road, t
         place = plain.place("transform")
         with moves.claim(plain.layout, Waiting(place=place, name=waiting.name), app.announce) as claim:
             os.rename(claim.path, tmp_path / "taken")
-            reason = moves._poison(claim.note)
+            reason = recovery._poison(claim.note)
             with pytest.raises(Vanished):
                 moves.fail(claim, reason)
             with pytest.raises(Vanished):

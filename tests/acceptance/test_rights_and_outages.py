@@ -186,7 +186,7 @@ def test_workers_wait_for_a_redis_that_is_away_and_go_on_when_it_is_back(tmp_pat
         command = [sys.executable, "-m", "etl", "--config", str(road.root / "config"), "worker"]
         with log.open("w") as told, subprocess.Popen(command, stderr=told, cwd=REPOSITORY) as worker:
             try:
-                wait_until(lambda: "1 workers on" in log.read_text(), "the worker has started")
+                wait_until(lambda: "1 worker on" in log.read_text(), "the worker has started")
                 kill(int(client.info("server")["process_id"]))
                 wait_until(lambda: "the scan is put off" in log.read_text(), "the outage is told")
                 road.ask()

@@ -139,7 +139,7 @@ def test_a_service_alone_shows_and_stops_cleanly(road: Road) -> None:
         wait_until(lambda: (status(road)["redis"] or {}).get("workers") == 1, "its worker is connected")
         alone.terminate()
         assert alone.wait(20) == 0
-        assert alone.stderr and " workers    1 workers on default" in alone.stderr.read()
+        assert alone.stderr and " workers    1 worker on default" in alone.stderr.read()
     assert records.living(road.data) == []
 
 
@@ -230,7 +230,7 @@ def test_a_redis_that_goes_away_ends_no_service(tmp_path: Path) -> None:
             workers = running.pid("workers", other_than=pids["workers"])
             running.wait_for("waits: Redis at")
             connection.revive(EMBEDDED, other)
-            running.wait_for("1 workers on default")
+            running.wait_for("1 worker on default")
             deliver(road)
             wait_until(lambda: rows(road) == 1, "the row is loaded")
             assert started(running) == {**pids, "workers": workers}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -118,7 +119,8 @@ def test_a_file_that_was_put_off_is_due_when_its_note_says_so(scene: Scene) -> N
     path = scene.road.layout.note(waiting.place, waiting.name)
     path.write_bytes(notes.dump(note))
     assert scene.scan() == []
-    assert scene.mender.due == 4e9
+    # looked at again soon, whatever it was told: nobody tells when a pause is over
+    assert scene.mender.due <= time.time() + mending.PAUSE_LOOK
 
 
 def test_a_paused_place_is_told_once_and_goes_on_by_itself(
@@ -148,7 +150,8 @@ def test_a_paused_place_lets_its_first_file_through_when_it_may_be_tried(
     assert scene.scan() == []
     due[0] = 4e9
     assert scene.scan() == []
-    assert scene.mender.due == 4e9
+    # looked at again soon, whatever it was told: nobody tells when a pause is over
+    assert scene.mender.due <= time.time() + mending.PAUSE_LOOK
     due[0] = 1.0
     assert scene.scan() == [first.name]
     scene.known.add(scene.app.work(first).identity)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from etl.files import fates, moves
+from etl.files import fates, recovery
 from etl.model import Reason
 from tests.road import Road
 
@@ -30,7 +30,7 @@ def die(road: Road, at: str) -> str:
 
 def recover(road: Road, name: str, fate: fates.Fate | None) -> bool:
     with road.opened() as app:
-        return moves.recover(road.layout, road.place("transform"), name, app.announce, fate) is not None
+        return recovery.recover(road.layout, road.place("transform"), name, app.announce, fate) is not None
 
 
 @pytest.mark.parametrize("fate", FATES)

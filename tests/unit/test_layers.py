@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -46,3 +47,10 @@ def test_every_exception_says_when_it_is_raised() -> None:
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
     assert classes
     assert [node.name for node in classes if not ast.get_docstring(node)] == []
+
+
+def test_every_service_but_the_dropbox_is_kept_from_watchdog() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    [watchdog] = [one for one in contracts if one["name"].startswith("watchdog")]
+    modules = {path.stem for path in (ROOT / "etl" / "services").iterdir() if not path.stem.startswith("_")}
+    assert {f"etl.services.{name}" for name in modules - {"dropbox"}} <= set(watchdog["source_modules"])

@@ -105,8 +105,8 @@ def test_a_service_whose_record_cannot_be_written_runs_all_the_same(tmp_path: Pa
 def test_the_supervisors_seat_tells_its_holder_while_it_is_held(tmp_path: Path) -> None:
     assert seat.holder(tmp_path) is None
     with seat.take(tmp_path) as taken:
-        taken.reloaded("a long story " * 100)
-        taken.reloaded()
+        taken.refused("a long story " * 100)
+        taken.reloaded("", [])
         holder = seat.holder(tmp_path)
         assert holder is not None
         assert (holder.pid, holder.host, holder.reloads, holder.said) == (os.getpid(), records.host(), 2, "")

@@ -82,8 +82,23 @@ def of_no_location(app: App, pipeline: str) -> Iterator[Finding]:
                 check="location-gone",
                 place=str(place),
                 name=folder.name,
-                what=f"is no location of this configuration, and {count:,} files that are not resolved lie there",
+                what=f"is no location of this configuration; unresolved files that lie there: {count:,}",
                 next=f"configure {folder.name} again, or move the folder below data/archive/",
+            )
+
+
+def of_no_pipeline(app: App) -> Iterator[Finding]:
+    """P1: what was accepted is worked; in the folder of a pipeline that is no longer configured nobody looks."""
+    known = {*app.config.pipelines, *app.config.broken, "archive"}
+    for folder in sorted(app.layout.data.iterdir()) if app.layout.data.is_dir() else ():
+        if folder.name not in known and (folder / ".notes").is_dir():
+            yield Finding(
+                promise="P1",
+                check="pipeline-gone",
+                place=folder.name,
+                name=folder.name,
+                what="is no pipeline of this configuration, and nobody works what lies there",
+                next=f"bring config/pipelines/{folder.name}.yaml back, or move the folder below data/archive/",
             )
 
 

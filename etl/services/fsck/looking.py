@@ -86,6 +86,7 @@ def _look(app: App, client: Any, wanted: list[str], scope: Scope, tally: Tally) 
 
 def _everything(app: App, client: Any, wanted: list[str], scope: Scope, tally: Tally) -> Iterator[Finding]:
     yield from folders.identity(app)
+    yield from folders.of_no_pipeline(app)
     for pipeline in wanted:
         for of_folders in FOLDERS:
             yield from of_folders(app, pipeline)

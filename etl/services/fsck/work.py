@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from etl import disk
 from etl.errors import AlreadyClaimed
-from etl.files import mover, moves, outbox
+from etl.files import mover, outbox, recovery
 from etl.model import Place, Status
 from etl.services.fsck.finding import Finding
 from etl.services.fsck.tree import Box, Tree
@@ -77,7 +77,7 @@ def orphans(tree: Tree) -> Iterator[Finding]:
 
 def _recover(tree: Tree, place: Place, name: str) -> str:
     app = tree.app
-    if back := moves.recover(app.layout, place, name, app.announce):
+    if back := recovery.recover(app.layout, place, name, app.announce):
         app.announce([back])
         return "moved it back to working/"
     for status in (Status.RESOLVED, Status.FAILED):
