@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import shutil
@@ -12,9 +13,10 @@ from typing import Any
 
 import pytest
 
+from etl import disk, points
 from etl.app import App
 from etl.config import reading
-from etl.files import arrivals, folders, notes
+from etl.files import arrivals, folders, names, notes
 from etl.model import Place, Status
 from etl.queues.queue import Work
 from etl.services import mending
@@ -310,3 +312,57 @@ def test_a_beat_that_meets_the_same_unreadable_file_again_tells_it_once(tmp_path
         road.work()
     assert len(road.files("extract", ".requests", "failed")) == 1
     assert not (road.data / "archive").exists()
+
+
+def test_a_copy_with_an_id_and_no_note_of_ours_has_to_settle_however_it_is_found(scene: Scene) -> None:
+    name = f"books~{names.new_id('books', 1)}-1.jsonl"
+    path = scene.road.folder("load", "lake", "working") / name
+    path.write_text("half of it")
+    place = scene.road.place("load", "lake")
+    scene.door.touched(place, name, made=True)
+    assert scene.turn() == []
+    assert scene.scan() == []
+    with path.open("a") as still_written:
+        scene.clock.now += 10
+        assert scene.turn() == []
+        still_written.write("the other half")
+    scene.clock.now += 10
+    assert scene.turn() == []  # it has changed since the last look
+    scene.clock.now += 3
+    assert scene.turn() == [name]
+
+
+def test_a_file_that_changed_while_it_was_read_settles_once_more(scene: Scene) -> None:
+    name = f"books~{names.new_id('books', 1)}.csv"
+    (scene.road.folder("transform", "working") / name).write_text("id\n")
+    note = notes.FileNote(attempt=1, unsettled=True)
+    notes.write(scene.road.layout, scene.road.place("transform"), name, note, points.Point.NOTE_PUT_OFF)
+    assert scene.scan() == []
+    scene.clock.now += 3
+    assert scene.turn() == [name]
+
+
+def test_one_damaged_outbox_stops_the_scan_of_nothing_else(scene: Scene) -> None:
+    outbox = scene.road.folder("transform", ".outbox", "books.csv.1")
+    outbox.mkdir()
+    (outbox / "commit.json").write_text("")
+    waiting = arrivals.request(scene.road.layout, "books", {})
+    assert scene.scan() == [waiting.name]
+
+
+def test_a_file_that_cannot_be_taken_out_of_its_folder_leaves_no_note_and_holds_up_nothing(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = scene.working / "of somebody else"
+    folder.mkdir()
+    (folder / "a.csv").write_text("id\n")
+
+    def refuse(source: Path, target: Path) -> None:
+        raise PermissionError(errno.EACCES, "not yours", str(source))
+
+    monkeypatch.setattr(disk, "rename", refuse)
+    scene.scan()
+    scene.clock.now += 3
+    assert scene.scan() == []
+    assert "cannot be taken out of its folder" in caplog.text
+    assert list(scene.road.layout.source_note("books", "x").parent.glob("*.json")) == []

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from etl import disk
 from etl.files import fates, recovery
 from etl.model import Reason
 from tests.road import Road
@@ -118,3 +120,27 @@ def test_what_was_foretold_of_a_file_that_was_done_all_the_same_is_forgotten(roa
 def words(road: Road) -> list[Path]:
     """Give what was foretold and not forgotten."""
     return list(road.folder("transform", ".notes").glob(".*.fate"))
+
+
+def test_a_second_link_on_a_file_in_work_takes_it_from_nobody(road: Road, tmp_path: Path) -> None:
+    name = die(road, "stage-commit:before")
+    path = road.one("transform", "in_process")
+    os.link(path, tmp_path / "backup")
+    held = disk.lock_regular(path, links=None)
+    assert held is not None
+    with held:
+        assert not recover(road, name, None)
+        assert path.exists()
+    assert recover(road, name, None)
+    assert road.one("transform", "working").name == name
+
+
+def test_a_rename_by_link_that_was_cut_in_two_never_was_a_claim(road: Road) -> None:
+    name = die(road, "stage-commit:before")
+    path = road.one("transform", "in_process")
+    os.link(path, road.folder("transform", "working") / name)
+    assert recover(road, name, None)
+    assert not path.exists()
+    assert road.note(road.one("transform", "working")).deaths == 0
+    road.work()
+    assert road.one("transform", "resolved").name == name
