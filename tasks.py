@@ -141,8 +141,8 @@ def bench(_: Context, name: str, rows: int = 1_000_000) -> None:
     help={
         "minutes": "over how many minutes files come and faults happen",
         "files": "how many files",
-        "seed": "of the order of faults",
         "standing": "instead: so many files come while the dropbox is stopped",
+        "outage": "instead: PostgreSQL is stopped for so many seconds in the middle of 200 files",
         "mutate": "instead: take one safety away at a time and see which test notices",
     }
 )
@@ -150,12 +150,18 @@ def chaos(
     _: Context,
     minutes: float = 10.0,
     files: int = 10_000,
-    seed: int = 0,
     standing: int = 0,
+    outage: float = 0.0,
     mutate: bool = False,
 ) -> None:
     """Kill, flush and fail everything while files flow, then count every row; prints a report."""
-    given = {"--minutes": minutes, "--files": files, "--seed": seed, "--standing": standing}
+    given = {
+        "--minutes": minutes,
+        "--files": files,
+        "--seed": seed,
+        "--standing": standing,
+        "--outage": outage,
+    }
     argv = [word for option, value in given.items() for word in (option, str(value))]
     must(run("python", "-m", "tests.chaos.chaos", *argv, *(["--mutate"] if mutate else [])))
 

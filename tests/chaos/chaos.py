@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tests.chaos import mutate, nemesis
 
@@ -25,6 +26,13 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 @contextmanager
 def postgres() -> Iterator[str]:
     """Give the URL of a PostgreSQL of our own."""
+    with postgres_server() as server:
+        yield server.get_uri(driver="psycopg")
+
+
+@contextmanager
+def postgres_server() -> Iterator[Any]:
+    """Give a PostgreSQL of our own, which can be stopped and started."""
     folder = Path(tempfile.mkdtemp(prefix="etl-chaos-pg-"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -32,7 +40,7 @@ def postgres() -> Iterator[str]:
 
         server = get_server(folder, cleanup_mode="stop")
     try:
-        yield server.get_uri(driver="psycopg")
+        yield server
     finally:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -81,6 +89,42 @@ def standing(files: int) -> int:
     return 0 if (done.files, done.rows) == (files, files) else 1
 
 
+def outage(seconds: float, files: int = 200) -> int:
+    """Stop PostgreSQL in the middle of some files under `etl up`, start it again, and count."""
+    plan = nemesis.Plan(files=files, rows=3, kills_at_points=0, errors_at_points=0, during=20)
+    with postgres_server() as server, tempfile.TemporaryDirectory(prefix="etl-chaos-") as folder:
+        here = nemesis.Installation(Path(folder), server.get_uri(driver="psycopg"), plan)
+        goddess = nemesis.Nemesis(here, plan, tell)
+        wanted = files * plan.rows
+        try:
+            goddess.wait_for(lambda: {"dropbox", "workers"} <= set(here.services()), 60, "services")
+            for number in range(files // 2):
+                goddess.drop(number)
+            goddess.wait_for(lambda: here.rows("post") > 0, 60, "the first rows")
+            server.stop()
+            tell("PostgreSQL is stopped")
+            for number in range(files // 2, files):
+                goddess.drop(number)
+            goddess.wait_for(lambda: here.rows("lite") == wanted, seconds, "all rows at the other location")
+            tell(f"the other location has all {wanted:,} rows; PostgreSQL is still away")
+            time.sleep(seconds)
+            server.start()
+            tell("PostgreSQL is started")
+            begun = time.monotonic()
+            goddess.wait_for(lambda: here.rows("post") == wanted, 120, "all rows at PostgreSQL")
+            tell(f"all rows are at PostgreSQL {time.monotonic() - begun:.0f} s after it was back")
+            goddess.wait_for(lambda: not here.moving(), 60, "quiet")
+        finally:
+            here.stop()
+        failed, checked = here.failed(), here.etl("fsck")
+    print(
+        f"{files} files, PostgreSQL away for {seconds:.0f} s and more: {len(failed)} files in failed/, ",
+        end="",
+    )
+    print("fsck clean" if checked.returncode == 0 else checked.stdout)
+    return 1 if failed or checked.returncode else 0
+
+
 def print_report(report: nemesis.Report) -> None:
     """Print what happened for people, then for programs."""
     kinds = dict(sorted(report.faults.items()))
@@ -115,10 +159,13 @@ def main() -> int:
     parser.add_argument("--files", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--standing", type=int, default=0)
+    parser.add_argument("--outage", type=float, default=0)
     parser.add_argument("--mutate", action="store_true")
     given = parser.parse_args()
     if given.mutate:
         return proof()
+    if given.outage:
+        return outage(given.outage)
     if given.standing:
         return standing(given.standing)
     return long_form(given.minutes, given.files, given.seed)

@@ -237,6 +237,10 @@ class Installation:
         """Give every place of the pipeline."""
         return list(layouts.places(PIPELINE, self.urls))
 
+    def rows(self, location: str) -> int:
+        """Count the rows that are at a location."""
+        return roads.count(self.urls[location], "feed")
+
     def moving(self) -> int:
         """Count what waits or is in process."""
         return sum(
