@@ -158,7 +158,6 @@ def chaos(
     given = {
         "--minutes": minutes,
         "--files": files,
-        "--seed": seed,
         "--standing": standing,
         "--outage": outage,
     }

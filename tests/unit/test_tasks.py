@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-TASKS = ("demo", "test", "check", "fix", "bench", "extract", "status", "dashboard")
+TASKS = ("demo", "test", "check", "fix", "bench", "chaos", "extract", "status", "dashboard")
 
 
 def bare_python(*arguments: str, script: Path = ROOT / "tasks.py") -> subprocess.CompletedProcess[str]:
@@ -71,7 +71,7 @@ def test_a_task_has_help(name: str) -> None:
 
 
 def test_an_unknown_benchmark_is_refused_with_the_known_ones() -> None:
-    refused = invoke("bench", "bluk")
+    refused = invoke("bench", "chaos", "bluk")
     assert refused.returncode == 2
     assert "bulk" in refused.stderr
 
