@@ -18,7 +18,7 @@ from etl.config.origin import together
 from etl.config.schema import StageOptions
 from etl.errors import ConfigError, Unavailable
 from etl.files.layout import REQUESTS, Layout, places
-from etl.model import Place, Progress, Stage, Waiting
+from etl.model import Place, Progress, Stage, Update, Waiting
 from etl.queues.queue import Announcer, Work
 
 if TYPE_CHECKING:
@@ -37,6 +37,10 @@ def _unguarded(place: Place, name: str) -> None:
     """Nobody brings the file back but the next scan."""
 
 
+def _unrecorded(update: Update) -> None:
+    """Nobody keeps a history; the folders say it all."""
+
+
 @dataclass(slots=True)
 class App:
     """Everything a job needs, opened when it is first asked for."""
@@ -50,6 +54,8 @@ class App:
     progress: Callable[[Progress], None] = _unwatched
     #: told which file was claimed, so that it is brought back at once should this process die.
     holds: Callable[[Place, str], None] = _unguarded
+    #: told what happens to files, for the history; never raises.
+    tell: Callable[[Update], None] = _unrecorded
     _formats: dict[str, Format] = field(default_factory=dict)
     _locations: dict[str, Mapping[str, Location]] = field(default_factory=dict)
 

@@ -225,6 +225,28 @@ class Skipped:
     pressing: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """Something happened to a file: a hint to look where it lies now, and a line of its history.
+
+    Lost, doubled or late, it changes nothing: the folders are the truth.
+    """
+
+    place: Place
+    name: str
+    #: claimed, resolved, failed, put_off, skipped, moved.
+    event: str
+    #: seconds since 1970.
+    at: float
+    #: the attempt it belongs to; 0 for none.
+    attempt: int = 0
+    #: `host:pid` of the worker.
+    worker: str = ""
+    seconds: float = 0.0
+    count: int = 0
+    said: str = ""
+
+
 Outcome = Resolved | Failed | PutOff | Skipped
 
 

@@ -25,26 +25,13 @@ from pydantic import (
 )
 
 from etl.config.durations import Duration, Share, Size
+from etl.config.following import Callbacks, CatchAll, Hook, Mail
+from etl.config.strict import NAME, Names, Strict
 
-#: pipeline and location names are folder names, queue names and SQL values.
-NAME = re.compile(r"[a-z][a-z0-9_]*")
 #: words that already mean something in the data tree.
 RESERVED = frozenset(
     {"extract", "transform", "load", "clean", "working", "in_process", "resolved", "failed", "archive"}
 )
-
-
-class Strict(BaseModel):
-    """A frozen section in which an unknown key is an error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
-
-
-def _one_or_many(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
-Names = Annotated[tuple[str, ...], BeforeValidator(_one_or_many)]
 
 
 class Settings(Strict):
@@ -58,6 +45,18 @@ class Settings(Strict):
     reserve: Size = "1GB"  # type: ignore[assignment]
     #: how long a job in hand may go on when its worker is asked to stop.
     stop_grace: Duration = "60s"  # type: ignore[assignment]
+    #: where the SQL history lies; without, in the data folder.
+    ledger: SecretStr | None = None
+    #: how often the ledger is held against the folders, whatever was heard meanwhile.
+    reconcile: Duration = Field(default="10m", gt=0)  # type: ignore[assignment]
+    #: the queues that workers of `etl up` and `etl service workers` serve; empty: all that pipelines name.
+    queues: Names = ()
+    catch_all: CatchAll = CatchAll()
+    callbacks: Callbacks = Callbacks()
+    #: who is told by mail; without, notices are only logged.
+    mail: Mail | None = None
+    #: `host:port` at which the supervisor serves Prometheus metrics; without, nowhere.
+    metrics: str | None = None
 
     @field_validator("data")
     @classmethod
@@ -71,6 +70,20 @@ class Settings(Strict):
     def _redis_is_embedded_or_a_url(cls, value: SecretStr) -> SecretStr:
         if not re.match(r"embedded$|(redis|rediss|unix)://.", value.get_secret_value()):
             raise ValueError("write embedded, or a URL that starts with redis://, rediss:// or unix://")
+        return value
+
+    @field_validator("ledger")
+    @classmethod
+    def _ledger_is_a_database(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and not re.match(r"(sqlite|postgresql)(\+\w+)?://.", value.get_secret_value()):
+            raise ValueError("write a URL that starts with sqlite:/// or postgresql+psycopg://")
+        return value
+
+    @field_validator("metrics")
+    @classmethod
+    def _metrics_are_at_a_port(cls, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch(r".+:\d{1,5}", value):
+            raise ValueError(f"{value!r} is not host:port; write for example 127.0.0.1:9464")
         return value
 
 
@@ -177,6 +190,8 @@ class Extract(StageOptions):
     sources: Annotated[tuple[Source, ...], BeforeValidator(_path_or_source)] = ()
     accept: Names = ("*",)
     complete: Complete = Complete()
+    #: what happens to a file with the same bytes as the newest delivery of that given name.
+    duplicates: Literal["load", "skip", "fail"] = "load"
 
 
 def _format_or_options(value: Any) -> Any:
@@ -227,8 +242,7 @@ class Transform(StageOptions):
     @field_validator("handler")
     @classmethod
     def _handler_names_module_and_callable(cls, value: str | None) -> str | None:
-        if value is not None and not re.fullmatch(r"[A-Za-z_]\w*:[A-Za-z_]\w*", value):
-            raise ValueError(f"{value!r} must look like module:function, for config/handlers/module.py")
+        check_handler(value)
         return value
 
 
@@ -260,6 +274,18 @@ class Pipeline(Strict):
     load: Load
     #: fields whose values are kept out of reasons.
     redact: Names = ()
+    #: types of messages that come here, each with its handler; an empty one means the pipeline's own.
+    types: Mapping[str, str | None] = Field(default_factory=dict)
+    #: what follows a verdict: resolved, or partial and failed.
+    on_success: tuple[Hook, ...] = ()
+    on_failure: tuple[Hook, ...] = ()
+
+    @field_validator("types")
+    @classmethod
+    def _types_name_handlers(cls, value: Mapping[str, str | None]) -> Mapping[str, str | None]:
+        for handler in value.values():
+            check_handler(handler)
+        return value
 
     @model_validator(mode="before")
     @classmethod
@@ -267,6 +293,12 @@ class Pipeline(Strict):
         if isinstance(value, dict):
             return {key: ({} if section is None else section) for key, section in value.items()}
         return value
+
+
+def check_handler(value: str | None) -> None:
+    """Accept a handler's name, or raise ValueError saying how one looks."""
+    if value is not None and not re.fullmatch(r"[A-Za-z_]\w*:[A-Za-z_]\w*", value):
+        raise ValueError(f"{value!r} must look like module:function, for config/handlers/module.py")
 
 
 def check_name(kind: str, name: str) -> None:

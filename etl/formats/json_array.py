@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, ClassVar
 import ijson
 import orjson
 
-from etl.config import schema
+from etl.config import strict
 from etl.config.wording import near_word
 from etl.errors import InvalidFile
 from etl.formats.format import MAX_DEPTH, Batch, Wrong, why_not_a_record
@@ -27,7 +27,7 @@ CHUNK = 64 << 10
 MAX_ITEM = 64 << 20
 
 
-class JsonArray(schema.Strict):
+class JsonArray(strict.Strict):
     """A JSON document."""
 
     raw_rows: ClassVar[bool] = False

@@ -13,13 +13,13 @@ from typing import Any, BinaryIO, ClassVar
 
 import orjson
 
-from etl.config import schema
+from etl.config import strict
 from etl.formats.format import Batch, Wrong, why_not_a_record
 from etl.formats.text import Text, split
 from etl.model import Trouble
 
 
-class JsonLines(schema.Strict):
+class JsonLines(strict.Strict):
     """Newline-delimited JSON."""
 
     raw_rows: ClassVar[bool] = True

@@ -13,7 +13,7 @@ from typing import Annotated, Any, BinaryIO, ClassVar, cast
 
 from pydantic import Field, model_validator
 
-from etl.config import schema
+from etl.config import strict
 from etl.errors import InvalidFile
 from etl.formats.format import MAX_ROW, Batch, Wrong
 from etl.formats.text import Cursor, Encoding, Text, held_back_encoding, split
@@ -25,7 +25,7 @@ csv.field_size_limit(4 * MAX_ROW)
 _Character = Annotated[str, Field(min_length=1, max_length=1)]
 
 
-class Csv(schema.Strict):
+class Csv(strict.Strict):
     """Comma-separated values and their cousins."""
 
     raw_rows: ClassVar[bool] = True

@@ -17,7 +17,7 @@ from typing import TypeVar
 import orjson
 
 from etl import disk, errors, points
-from etl.config import schema
+from etl.config import strict
 from etl.model import Excess, Key, Loaded, UnitFile
 
 Told = TypeVar("Told")
@@ -28,7 +28,7 @@ OURS = ".etl"
 _FINAL = frozenset({errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EISDIR})
 
 
-class Options(schema.Strict):
+class Options(strict.Strict):
     """What may be written for a location of kind `files`."""
 
     path: Path

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from etl import errors
-from etl.config import schema
+from etl.config import strict
 from etl.model import Excess, Key, Loaded, Trouble, UnitFile, UnitKey
 
 Source = tuple[str, str, str]
 
 
-class Options(schema.Strict):
+class Options(strict.Strict):
     """There is nothing to write for a location of kind `memory`."""
 
 

@@ -9,18 +9,18 @@ from typing import Literal, Self
 
 from pydantic import SecretStr, field_validator, model_validator
 
-from etl.config import schema
+from etl.config import strict
 from etl.locations import engines, tables
 from etl.locations.portable import UPSERTING
 
 
-class Options(schema.Strict):
+class Options(strict.Strict):
     """What may be written for a location of kind `sql`."""
 
     url: SecretStr
     table: str
     mode: Literal["append", "upsert"] = "append"
-    key: schema.Names = ()
+    key: strict.Names = ()
     create: bool = False
     lineage: bool | None = None
     newest_by: str | None = None

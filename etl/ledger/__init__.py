@@ -1,0 +1,1 @@
+"""What happened: the SQL history of every file, attempt, verdict and service. Memory only: the folders win."""
