@@ -35,7 +35,8 @@ class SourceNote:
     arrived: float
     #: where it was pulled from; "" for a drop.
     origin: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict)
+    #: of a message; a callback may carry a token, so they stay out of `repr`.
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

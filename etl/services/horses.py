@@ -28,9 +28,9 @@ log = logging.getLogger(__name__)
 
 
 def horse(
-    config: Config, queues: Sequence[str], *, waits_for_away: bool, burst: bool = False
+    config: Config, lanes: Sequence[str], *, waits_for_away: bool, burst: bool = False
 ) -> Callable[[Report], None]:
-    """Give what a forked worker does: open everything for itself, then work the queues."""
+    """Give what a forked worker does: open everything for itself, then work the lanes, the first first."""
 
     def start(report: Report) -> None:
         from etl.queues.worker import run_worker
@@ -42,7 +42,7 @@ def horse(
             app.progress = report.progressed
             app.holds = report.holds
             with apps.serving(app):
-                run_worker(client, data_id, list(queues), burst=burst, report=report)
+                run_worker(client, data_id, list(lanes), burst=burst, report=report)
 
     return start
 
@@ -67,7 +67,7 @@ class Workers:
             app = App.open(config, enqueue.RedisAnnouncer(client, layouts.Layout(config.data).data_id()))
             self._opened = opened.pop_all()  # what follows opens nothing
         queues = queues or app.queues()
-        start = horse(config, queues, waits_for_away=True, burst=burst)
+        start = horse(config, app.lanes(queues), waits_for_away=True, burst=burst)
         self.crew = Crew(start, count, terms(app, overrun))
         self.scan = _Scan(app, client)
         log.info("%d %s on %s", count, "worker" if count == 1 else "workers", ", ".join(queues))

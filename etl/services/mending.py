@@ -33,7 +33,7 @@ PAUSE_LOOK, SHORTEST_SCAN = 5.0, 1.0
 def announced(client: Any, app: App) -> set[Identity]:
     """Tell which work has a job, in any queue."""
     known: set[Identity] = set()
-    for queue in app.queues():
+    for queue in app.lanes():
         known |= enqueue.queued(client, app.data_id, queue)
         # a drop gets its id as its job begins: what lies under its old name by then is another file
         known |= {one for one in enqueue.begun(client, app.data_id, queue) if _has_id(one)}
