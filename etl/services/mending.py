@@ -167,6 +167,8 @@ class Mender:
         if note is not None and ours:
             if note.not_before > time.time():
                 self._note_due(note.not_before)
+                if self.door is not None:
+                    self.door.later(place, name, note.not_before)
                 return None
             gone = not os.path.lexists(self._app.layout.file(place, Status.WORKING, name))
             return None if gone else Waiting(place=place, name=name)

@@ -161,7 +161,7 @@ def _with_file(function: Callable[..., Any], pipeline: PipelineConfig) -> Handle
 
 
 def _wrong(pipeline: PipelineConfig, message: str) -> ConfigError:
-    return pipeline.origin.error(("transform", "handler"), message)
+    return pipeline.origin.error(pipeline.handler_at, message)
 
 
 def trouble(error: BaseException) -> str:
