@@ -6,6 +6,7 @@
     │   └── NoRoom           the disk has none left: all wait until there is some
     ├── NotClaimed           a job found nothing to do; never a failure
     │   ├── AlreadyClaimed
+    │   ├── KeyTaken
     │   ├── NotSettled
     │   ├── StillAway
     │   └── Vanished
@@ -61,6 +62,10 @@ class NotClaimed(EtlError):
 
 class AlreadyClaimed(NotClaimed):
     """Another worker has this file, or the outbox of this file."""
+
+
+class KeyTaken(NotClaimed):
+    """Another file with the same `key` is being worked; this one is announced after it."""
 
 
 class NotSettled(NotClaimed):

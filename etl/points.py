@@ -49,6 +49,7 @@ class Point(StrEnum):
     LOCATION_COMMIT = "location-commit"
     MARK_AWAY = "mark-away"
     MARK_BACK = "mark-back"
+    KEY_WAIT = "key-wait"
 
 
 #: what to do where, set by tests only: `claim:before` or `claim:after` ends the process there, `*` stands for every

@@ -10,7 +10,7 @@ import click
 
 from etl.cli import common, failed, run, selecting
 from etl.errors import Final
-from etl.files import deliveries, layout, names, notes, reasons
+from etl.files import deliveries, headers, layout, names, notes, reasons
 from etl.files.deliveries import Delivery
 from etl.model import Status
 
@@ -48,7 +48,8 @@ def _facts(tree: layout.Layout, one: Delivery) -> dict[str, Any]:
         }
         for piece in one.pieces
     ]
-    return {"source": asdict(one.note), **run.summary(one), "pieces": pieces}
+    source = asdict(one.note) | {"headers": headers.shown(one.note.headers)}
+    return {"source": source, **run.summary(one), "pieces": pieces}
 
 
 def _print(one: Delivery, facts: dict[str, Any]) -> None:

@@ -8,36 +8,45 @@ from typing import Any
 
 import click
 
-from etl.cli import common
+from etl.cli import common, one
 from etl.config.reading import Config
 from etl.files import away, survey
 from etl.files import layout as layouts
+from etl.files.notes import SourceNote
 from etl.model import Place, Status
 from etl.services import records
 from etl.stages import pauses
 
 
 @click.command("status")
-@click.argument("pipeline", required=False)
+@click.argument("pipeline", required=False, metavar="[PIPELINE | ID]")
 @click.option("--watch", is_flag=True, help="Show it again every two seconds until Ctrl-C.")
 @common.as_json
 def command(pipeline: str | None, watch: bool, json_: bool) -> None:
     """Count files per stage and status, and tell the workers and jobs there are.
 
-    `working` are files that wait to be worked.
+    `working` are files that wait to be worked. With the ID of a message or file: how that one stands.
     """
     config = common.configuration(pipeline)
+    source = _meant(config, pipeline)
     while True:
-        facts = _facts(config, pipeline)
+        facts = _facts(config, pipeline) if source is None else one.facts(config, source)
         if json_:
             common.print_json(facts)
         else:
             if watch:
                 click.clear()
-            _print(facts)
+            _print(facts) if source is None else one.print_facts(facts)
         if not watch:
             return
         time.sleep(2)
+
+
+def _meant(config: Config, text: str | None) -> SourceNote | None:
+    """Give the message or file that is meant by what is no pipeline's name; None where none is."""
+    if text is None or text in config.pipelines or text in config.broken or not one.look_up(config, text):
+        return None
+    return one.find(config, text)
 
 
 def _facts(config: Config, pipeline: str | None) -> dict[str, Any]:
@@ -86,8 +95,8 @@ def _away_since(tree: layouts.Layout, place: Place) -> float | None:
 def _services(config: Config) -> list[dict[str, Any]]:
     now = time.time()
     return [
-        {**asdict(one), "uptime": max(0.0, round(now - one.started, 1))}
-        for one in records.living(config.data)
+        {**asdict(record), "uptime": max(0.0, round(now - record.started, 1))}
+        for record in records.living(config.data)
     ]
 
 

@@ -13,8 +13,10 @@ import click
 #: verb -> (group, what it does).
 VERBS = {
     "run": ("Daily", "copy files in, work them in the foreground, exit with the verdict"),
+    "publish": ("Daily", "put in a message with headers, and print its id"),
+    "wait": ("Daily", "wait until a message or file has ended, exit with the verdict"),
     "extract": ("Daily", "ask for files to be pulled from the sources"),
-    "status": ("Daily", "count files per stage and status"),
+    "status": ("Daily", "count files per stage and status, or tell how one message stands"),
     "files": ("Daily", "one line per source file: rows, loaded, held back, verdict"),
     "failed": ("Daily", "what failed and why"),
     "show": ("Daily", "everything about one file"),

@@ -1,7 +1,8 @@
 """The doorkeeper: what people put into `working/` is let in once its gate says that it is complete.
 
 Drops, folders dropped whole, files moved or copied back; of what we put there ourselves only what is to be begun
-later, when its time has come. Announces nothing, and reads no folder but one that was dropped. Asked by the scan, and by the dropbox when something was touched.
+later, when its time has come. Announces nothing, and reads no folder but one that was dropped.
+Asked by the scan, and by the dropbox when something was touched.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from etl.model import Place, Status, Waiting
 from etl.queues import connection, enqueue
 from etl.queues.queue import Identity
 from etl.services.doorkeeper import Doorkeeper
-from etl.stages import pauses
+from etl.stages import pauses, serial
 
 log = logging.getLogger(__name__)
 
@@ -152,7 +152,10 @@ class Mender:
                 return
         about = self._app.work(Waiting(place=place, name="")).identity[:3]
         for name in listing:
-            one = None if (*about, name) in known else self._ready(place, name)
+            lost = (*about, name) not in known and not serial.waits(
+                self._app, Waiting(place=place, name=name)
+            )
+            one = self._ready(place, name) if lost else None
             if one is not None:
                 yield one
             if paused and (one is not None or (*about, name) in known):

@@ -41,7 +41,7 @@ from etl.model import (
     Urgency,
     Waiting,
 )
-from etl.stages import endings, extract, load, pauses, pull, transform
+from etl.stages import endings, extract, load, pauses, pull, serial, transform
 
 log = logging.getLogger("etl.stages")
 
@@ -68,7 +68,7 @@ def _paused(why: str) -> Outcome:
 def _perform(app: App, waiting: Waiting, work: Work) -> tuple[str, Outcome]:
     """Claim and work a file; give the name it has now, and how it ended."""
     try:
-        with moves.claim(app.layout, waiting, app.announce) as claim:
+        with serial.turn(app, waiting), moves.claim(app.layout, waiting, app.announce) as claim:
             app.holds(claim.place, claim.name)
             return claim.name, _ending(app, claim, work)
     except NotClaimed as why:

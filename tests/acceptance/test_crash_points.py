@@ -6,6 +6,7 @@ right rows, each once, of one recipe. The list of points comes from the code; on
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from etl.files import notes, outbox
+from etl.files import arrivals, key_locks, notes, outbox
 from etl.model import Status
 from etl.points import Point
 from tests import road as roads
@@ -122,6 +123,9 @@ def kill(road: Road, at: str) -> None:
         case Point.MARK_AWAY:
             with unreachable(road):
                 killed = road.crash(at, "wait")
+        case Point.KEY_WAIT:
+            with another_of_its_key_is_worked(road):
+                killed = road.crash(at)
         case Point.MARK_BACK:
             with unreachable(road):
                 road.work(patient=True)
@@ -143,6 +147,18 @@ def with_a_done_file(road: Road) -> None:
     road.spec["extract"]["complete"] = {"done": "{name}.ok"}
     road.write()
     (road.folder("extract", "working") / "later.csv.ok").touch()
+
+
+@contextmanager
+def another_of_its_key_is_worked(road: Road) -> Iterator[None]:
+    """Have one of the drops be a message instead, whose key somebody else has."""
+    drop = road.folder("extract", "working") / "later.csv"
+    arrivals.publish(road.layout, "books", io.BytesIO(drop.read_bytes()), drop.name, {"key": "k"})
+    drop.unlink()
+    lock = key_locks.take(road.layout, "k")
+    assert lock is not None
+    with lock:
+        yield
 
 
 @contextmanager

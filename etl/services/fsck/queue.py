@@ -18,7 +18,7 @@ from etl.queues.queue import Identity
 from etl.services import mending
 from etl.services.fsck.finding import Finding
 from etl.services.fsck.tree import Tree
-from etl.stages import pauses
+from etl.stages import pauses, serial
 
 #: seconds beyond a scan until which a file may wait for its job.
 SLACK = 5.0
@@ -50,9 +50,14 @@ def unannounced(tree: Tree, client: Any) -> Iterator[Finding]:
 
 
 def _has_no_job(tree: Tree, place: Place, name: str, known: set[Identity]) -> bool:
-    app = tree.app
-    # a name without an id may still be being written
-    if tree.file(name) is None or app.work(Waiting(place=place, name=name)).identity in known:
+    app, waiting = tree.app, Waiting(place=place, name=name)
+    # a name without an id may still be being written; who waits for a key is announced after another
+    if (
+        tree.file(name) is None
+        or app.work(waiting).identity in known
+        or any(app.work(one).identity in known for one in serial.line_of(app, waiting))
+        or serial.waits(app, waiting)
+    ):
         return False
     note = tree.file_notes[place].get(name) or notes.FileNote()
     try:
