@@ -4,6 +4,7 @@
     ├── ConfigError          the operator wrote something we cannot follow          exit 2
     ├── Unavailable          something we need does not answer (Redis, a folder)    exit 2
     │   └── NoRoom           the disk has none left: all wait until there is some
+    ├── Paused               an operator paused it, and somebody asks for it to be worked
     ├── NotClaimed           a job found nothing to do; never a failure
     │   ├── AlreadyClaimed
     │   ├── NotSettled
@@ -52,6 +53,10 @@ class Unavailable(EtlError):
 
 class NoRoom(Unavailable):
     """The disk is full, or would be: nothing was begun, and no file is to blame."""
+
+
+class Paused(EtlError):
+    """An operator paused what is to be worked; nothing was begun."""
 
 
 class NotClaimed(EtlError):

@@ -49,6 +49,8 @@ class Point(StrEnum):
     LOCATION_COMMIT = "location-commit"
     MARK_AWAY = "mark-away"
     MARK_BACK = "mark-back"
+    MARK_PAUSED = "mark-paused"
+    MARK_RESUMED = "mark-resumed"
 
 
 #: what to do where, set by tests only: `claim:before` or `claim:after` ends the process there, `*` stands for every

@@ -23,7 +23,7 @@ import yaml
 from etl import app as apps
 from etl.app import App
 from etl.config import reading
-from etl.files import arrivals, gate, moves, names, notes, survey
+from etl.files import arrivals, gate, moves, names, notes, paused, survey
 from etl.files.layout import Layout
 from etl.model import Outcome, Place, Stage, Status, Waiting
 from etl.queues.enqueue import InlineAnnouncer
@@ -317,6 +317,11 @@ def main(road: Road, verb: str, *arguments: str) -> None:
             road.ask()
         case "deliver":
             arrivals.deliver(road.layout, road.pipeline, Path(arguments[0]))
+        case "pause":
+            mark = paused.Mark(pipeline=road.pipeline, who="anna", since=1.0)
+            paused.write(road.layout, mark)
+        case "resume":
+            paused.clear(road.layout, road.pipeline)
         case "discard":
             stage, name = arguments
             moves.discard(road.layout, road.place(stage), name, "not wanted")

@@ -70,6 +70,10 @@ def _perform(app: App, waiting: Waiting, work: Work) -> tuple[str, Outcome]:
     try:
         with moves.claim(app.layout, waiting, app.announce) as claim:
             app.holds(claim.place, claim.name)
+            # asked again: whoever paused it must be able to tell by the folders that nothing more is begun
+            if paused := pauses.by_hand(app.layout, claim.place):
+                moves.give_back(claim)
+                return claim.name, _paused(paused)
             return claim.name, _ending(app, claim, work)
     except NotClaimed as why:
         return waiting.name, Skipped(why=str(why))

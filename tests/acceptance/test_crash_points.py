@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from etl.files import notes, outbox
+from etl.files import notes, outbox, paused
 from etl.model import Status
 from etl.points import Point
 from tests import road as roads
@@ -126,6 +126,13 @@ def kill(road: Road, at: str) -> None:
             with unreachable(road):
                 road.work(patient=True)
             killed = road.crash(at)
+        case Point.MARK_PAUSED:
+            killed = road.crash(at, "pause")
+            paused.clear(road.layout, road.pipeline)
+        case Point.MARK_RESUMED:
+            road.crash("", "pause")
+            killed = road.crash(at, "resume")
+            paused.clear(road.layout, road.pipeline)
         case _:
             killed = road.crash(at)
     assert killed.returncode == -signal.SIGKILL, f"{at} is on nobody's road: {killed.stderr}"
