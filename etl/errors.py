@@ -7,6 +7,7 @@
     ├── Paused               an operator paused it, and somebody asks for it to be worked
     ├── NotClaimed           a job found nothing to do; never a failure
     │   ├── AlreadyClaimed
+    │   ├── AwaitsOlder
     │   ├── NotSettled
     │   ├── StillAway
     │   └── Vanished
@@ -65,6 +66,10 @@ class NotClaimed(EtlError):
 
 class AlreadyClaimed(NotClaimed):
     """Another worker has this file, or the outbox of this file."""
+
+
+class AwaitsOlder(NotClaimed):
+    """An older delivery of the same name has to pass first; nothing is counted against the file."""
 
 
 class NotSettled(NotClaimed):
