@@ -51,6 +51,8 @@ class Point(StrEnum):
     MARK_BACK = "mark-back"
     MARK_PAUSED = "mark-paused"
     MARK_RESUMED = "mark-resumed"
+    NOTE_UNSERVED = "note-unserved"
+    UNSERVED_CLEAR = "unserved-clear"
 
 
 #: what to do where, set by tests only: `claim:before` or `claim:after` ends the process there, `*` stands for every

@@ -27,7 +27,7 @@ from etl.files import arrivals, gate, moves, names, notes, paused, survey
 from etl.files.layout import Layout
 from etl.model import Outcome, Place, Stage, Status, Waiting
 from etl.queues.enqueue import InlineAnnouncer
-from etl.services import fsck, mending
+from etl.services import complaints, fsck, mending, unserved
 from etl.stages import run
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -322,6 +322,13 @@ def main(road: Road, verb: str, *arguments: str) -> None:
             paused.write(road.layout, mark)
         case "resume":
             paused.clear(road.layout, road.pipeline)
+        case "unserved" | "served":
+            one = unserved.Unserved(queue="default", since=1.0, state=unserved.REFUSED, why="none may be")
+            if verb == "unserved":
+                unserved.write(road.data, {"default": one})
+                complaints.put(road.layout, road.place("extract"), one)
+            else:
+                complaints.remove(road.layout, road.place("extract"), "default")
         case "discard":
             stage, name = arguments
             moves.discard(road.layout, road.place(stage), name, "not wanted")

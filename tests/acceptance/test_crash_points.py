@@ -133,6 +133,12 @@ def kill(road: Road, at: str) -> None:
             road.crash("", "pause")
             killed = road.crash(at, "resume")
             paused.clear(road.layout, road.pipeline)
+        case Point.NOTE_UNSERVED:
+            killed = road.crash(at, "unserved")
+        case Point.UNSERVED_CLEAR:
+            road.crash("", "unserved")
+            killed = road.crash(at, "served")
+            road.crash("", "served")
         case _:
             killed = road.crash(at)
     assert killed.returncode == -signal.SIGKILL, f"{at} is on nobody's road: {killed.stderr}"
