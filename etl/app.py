@@ -17,8 +17,10 @@ from etl.config import reading
 from etl.config.origin import together
 from etl.config.schema import StageOptions
 from etl.errors import ConfigError, Unavailable
+from etl.files import names, notes
 from etl.files.layout import REQUESTS, Layout, places
 from etl.model import Place, Progress, Stage, Update, Waiting
+from etl.queues import lanes
 from etl.queues.queue import Announcer, Work
 
 if TYPE_CHECKING:
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger(__name__)
+
+#: messages whose headers are remembered; a source note is made once and never changes.
+_REMEMBERED = 10_000
 
 
 def _unwatched(progress: Progress) -> None:
@@ -58,6 +63,7 @@ class App:
     tell: Callable[[Update], None] = _unrecorded
     _formats: dict[str, Format] = field(default_factory=dict)
     _locations: dict[str, Mapping[str, Location]] = field(default_factory=dict)
+    _headers: dict[tuple[str, str], Mapping[str, str]] = field(default_factory=dict)
 
     @classmethod
     def open(cls, config: reading.Config, announcer: Announcer) -> App:
@@ -126,6 +132,8 @@ class App:
     def work(self, waiting: Waiting) -> Work:
         """Give the job that works a waiting file."""
         place, options = waiting.place, self.options(waiting.place)
+        priority = self.headers(place.pipeline, waiting.name).get("priority", "normal")
+        lane = lanes.lane(options.queue, priority)
         arguments: dict[str, object] = {"pipeline": place.pipeline, "name": waiting.name}
         if waiting.seen:
             seen = waiting.seen
@@ -134,15 +142,29 @@ class App:
             return Work(
                 function="etl.jobs.pull",
                 arguments=arguments,
-                queue=options.queue,
+                queue=lane,
                 timeout=max(1, int(options.timeout)),
             )
         if place.location:
             arguments["location"] = place.location
         function = f"etl.jobs.{place.stage}"
-        return Work(
-            function=function, arguments=arguments, queue=options.queue, timeout=max(1, int(options.timeout))
-        )
+        return Work(function=function, arguments=arguments, queue=lane, timeout=max(1, int(options.timeout)))
+
+    def headers(self, pipeline: str, name: str) -> Mapping[str, str]:
+        """Give the headers of the message that a file is, or descends from; none for any other file."""
+        file = names.parse(pipeline, name)
+        if file is None:
+            return {}
+        known = self._headers.get((pipeline, file.id))
+        if known is None:
+            note = notes.glance_source(self.layout, pipeline, file.id)
+            if note is None:
+                return {}
+            known = note.headers
+            if len(self._headers) >= _REMEMBERED:
+                self._headers.clear()
+            self._headers[pipeline, file.id] = known
+        return known
 
     def queues(self) -> list[str]:
         """Give every queue any stage of any pipeline names, the default first."""
@@ -152,6 +174,10 @@ class App:
             for options in (pipeline.spec.extract, pipeline.spec.transform, pipeline.spec.load)
         }
         return sorted(named or {"default"}, key=lambda queue: (queue != "default", queue))
+
+    def lanes(self, queues: Sequence[str] | None = None) -> list[str]:
+        """Give the lanes of these queues (default: of all) in the order in which workers take from them."""
+        return lanes.of(queues or self.queues())
 
     def close(self) -> None:
         """Close what was opened."""

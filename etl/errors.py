@@ -12,6 +12,7 @@
     │   ├── StillAway
     │   └── Vanished
     ├── Final                trying again changes nothing: the file goes to `failed/`
+    │   ├── Expired
     │   ├── InvalidFile
     │   ├── Refused
     │   └── UnsafeName
@@ -86,6 +87,10 @@ class Vanished(NotClaimed):
 
 class Final(EtlError):
     """Trying again would end the same way."""
+
+
+class Expired(Final):
+    """A message was not begun in the time its producer gave it."""
 
 
 class InvalidFile(Final):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -39,6 +39,17 @@ class PipelineConfig:
     origin: Origin
     #: the folder of handler modules.
     handlers: Path
+    #: where its handler was written.
+    handler_at: KeyPath = ("transform", "handler")
+
+    def of_type(self, kind: str | None) -> PipelineConfig:
+        """Give the pipeline as a message of this type sees it: with the handler that `types:` names for it."""
+        handler = self.spec.types.get(kind) if kind else None
+        if handler is None:
+            return self
+        transform = self.spec.transform.model_copy(update={"handler": handler})
+        spec = self.spec.model_copy(update={"transform": transform})
+        return replace(self, spec=spec, handler_at=("types", str(kind)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +77,33 @@ class Config:
         near = near_word(name, names)
         hint = f"did you mean {near!r}?" if near else f"there are: {', '.join(names) or 'none'}"
         raise ConfigError(f"there is no pipeline {name!r} in {self.folder / 'pipelines'}; {hint}")
+
+    def of_type(self, kind: str) -> PipelineConfig:
+        """Give the one pipeline whose `types:` has this type, or raise ConfigError."""
+        found = [one for one in self.pipelines.values() if kind in one.spec.types]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise ConfigError(_doubled(kind, found), next="leave it to one of them, or name the pipeline")
+        known = sorted({one for pipeline in self.pipelines.values() for one in pipeline.spec.types})
+        near = near_word(kind, known)
+        hint = f"did you mean {near!r}?" if near else f"there are: {', '.join(known) or 'none'}"
+        raise ConfigError(
+            f"no pipeline has the type {kind!r}; {hint}", next="types are listed under `types:`"
+        )
+
+    def doubled_types(self) -> list[str]:
+        """Say which types more than one pipeline has: a message of them could go anywhere."""
+        owners: dict[str, list[PipelineConfig]] = {}
+        for pipeline in self.pipelines.values():
+            for kind in pipeline.spec.types:
+                owners.setdefault(kind, []).append(pipeline)
+        return [_doubled(kind, found) for kind, found in owners.items() if len(found) > 1]
+
+
+def _doubled(kind: str, found: list[PipelineConfig]) -> str:
+    where = ", ".join(f"{one.origin.shown_file}:{one.origin.line(('types', kind))}" for one in found)
+    return f"more than one pipeline has the type {kind!r}: {where}"
 
 
 def find(explicit: Path | None = None, start: Path | None = None) -> Path:

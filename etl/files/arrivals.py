@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 from etl import disk, points
 from etl.errors import InvalidFile, UnsafeName
-from etl.files import gate, names, notes, outbox
+from etl.files import gate, headers, names, notes, outbox
 from etl.files.layout import REQUESTS, Layout
 from etl.model import Place, Seen, Stage, Status, Waiting
 from etl.points import Point
@@ -104,6 +104,26 @@ def deliver(layout: Layout, pipeline: str, path: Path) -> Waiting:
         with outbox.stage(layout, place, str(file), 0) as staging:
             note = copy_in(stream, incoming, pipeline, staging.aside())
             return _arrive(layout, place, staging.aside(), str(file), note)
+
+
+#: the origin of a message.
+PUBLISHED = "published"
+
+
+def publish(layout: Layout, pipeline: str, body: BinaryIO, given: str, told: Mapping[str, str]) -> Waiting:
+    """Put a message into `extract/working/`, its headers as `headers.read` gave them in its source note.
+
+    All of it survives a power loss before this returns (P8), the time before which it may not be begun first of all.
+    """
+    place, now = Place(pipeline=pipeline, stage=Stage.EXTRACT), time.time()
+    file = names.christen(given, names.new_id(pipeline, int(now * 1000)))
+    incoming = Incoming(given=given, file_id=file.id, mtime=now, origin=PUBLISHED, headers=told)
+    with outbox.stage(layout, place, str(file), 0) as staging:
+        note = copy_in(body, incoming, pipeline, staging.aside())
+        if later := headers.not_before(told):
+            delayed = notes.FileNote(not_before=later)
+            notes.write(layout, place, str(file), delayed, Point.NOTE_PUT_OFF)
+        return _arrive(layout, place, staging.aside(), str(file), note)
 
 
 def request(layout: Layout, pipeline: str, wish: Mapping[str, Any], given: str = "request.json") -> Waiting:

@@ -35,7 +35,8 @@ class SourceNote:
     arrived: float
     #: where it was pulled from; "" for a drop.
     origin: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict)
+    #: of a message; a callback may carry a token, so they stay out of `repr`.
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,9 +98,11 @@ def glance(layout: Layout, place: Place, name: str) -> FileNote:
 def write(layout: Layout, place: Place, name: str, note: FileNote, point: Point) -> None:
     """Write a file's note. The caller holds the file's lock.
 
-    What decides about later attempts (recipe, lines) must survive a power loss; counts for people need not.
+    What decides about later attempts (recipe, lines) must survive a power loss; counts for people need not. Nor
+    need the time until which a failure backs off, but before the first attempt it is the producer's word.
     """
-    disk.write(layout.note(place, name), dump(note), point, durable=bool(note.recipe or note.lines))
+    lasting = bool(note.recipe or note.lines or (note.not_before and not note.attempt))
+    disk.write(layout.note(place, name), dump(note), point, durable=lasting)
 
 
 def read_source(layout: Layout, pipeline: str, file_id: str) -> SourceNote | None:

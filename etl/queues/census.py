@@ -11,7 +11,7 @@ from typing import Any
 import redis as redis_py
 from pydantic import SecretStr
 
-from etl.queues import clients, connection, embedded, keys
+from etl.queues import clients, connection, embedded, keys, lanes
 
 
 def census(redis: SecretStr, data: Path, data_id: str) -> dict[str, Any] | None:
@@ -34,17 +34,20 @@ def census(redis: SecretStr, data: Path, data_id: str) -> dict[str, Any] | None:
 
 def _count(client: redis_py.Redis, data_id: str) -> dict[str, Any]:
     names = (keys.short_queue(data_id, keys.text(key)) for key in client.smembers(keys.QUEUES))
-    queues = sorted(name for name in names if name is not None)
+    all_lanes = sorted(name for name in names if name is not None)
     alive = clients.connected_names(client)
     workers: set[str] = set()
     counts: dict[str, dict[str, int]] = {}
-    for queue in queues:
+    for lane in all_lanes:
         with client.pipeline() as pipeline:
-            pipeline.llen(keys.queue(data_id, queue))
-            pipeline.zcard(keys.started(data_id, queue))
-            pipeline.smembers(keys.workers(data_id, queue))
+            pipeline.llen(keys.queue(data_id, lane))
+            pipeline.zcard(keys.started(data_id, lane))
+            pipeline.smembers(keys.workers(data_id, lane))
             queued, started, members = pipeline.execute()
-        counts[queue] = {"queued": queued, "started": started}
+        # people think in queues; what is urgent in one is no queue of its own
+        told = counts.setdefault(lanes.queue(lane), {"queued": 0, "started": 0})
+        told["queued"] += queued
+        told["started"] += started
         workers |= {keys.worker_name(keys.text(key)) for key in members}
     if alive is not None:
         # a worker's connections carry its name, also where no queue had a job yet

@@ -17,7 +17,7 @@ import redis
 from rq.queue import EnqueueData
 
 from etl import errors
-from etl.queues import clients, keys
+from etl.queues import clients, keys, lanes
 from etl.queues.job import FAILURE_TTL, RESULT_TTL, JobQueue, describe
 from etl.queues.queue import ALLOWED, Identity, Work, identity
 
@@ -33,9 +33,11 @@ class RedisAnnouncer:
         self._data_id = data_id
 
     def announce(self, works: Sequence[Work]) -> None:
-        """Enqueue one job each, in this order; raise `Unavailable` when Redis does not take them."""
+        """Enqueue one job each, in this order within a lane; raise `Unavailable` when Redis does not take them."""
+        # what is urgent first, and few lanes make few transactions
+        ordered = sorted(works, key=lambda work: (lanes.rank(work.queue), work.queue))
         try:
-            for queue, wanted in groupby(works, key=lambda work: work.queue):
+            for queue, wanted in groupby(ordered, key=lambda work: work.queue):
                 self._enqueue(queue, list(wanted))
         except (redis.RedisError, OSError) as error:
             raise errors.Unavailable(
@@ -66,15 +68,17 @@ class InlineAnnouncer:
     """Keeps the work in this process, for a run without any server."""
 
     def __init__(self) -> None:
-        self._works: deque[Work] = deque()
+        #: by rank: what comes first, what is normal, what comes last.
+        self._works: tuple[deque[Work], ...] = (deque(), deque(), deque())
 
     def announce(self, works: Sequence[Work]) -> None:
-        """Remember the work, in this order."""
-        self._works.extend(works)
+        """Remember the work, in this order within a lane."""
+        for work in works:
+            self._works[lanes.rank(work.queue)].append(work)
 
     def take(self) -> Work | None:
-        """Take the oldest work, or None when there is none left."""
-        return self._works.popleft() if self._works else None
+        """Take the oldest of the most urgent work, or None when there is none left."""
+        return next((lane.popleft() for lane in self._works if lane), None)
 
 
 def announced(connection: redis.Redis, data_id: str, queue: str = "default") -> set[Identity]:

@@ -21,7 +21,7 @@ class Work:
 
     function: str
     arguments: Mapping[str, Any]
-    #: short name, without the data folder's id.
+    #: the lane: a queue's short name, without the data folder's id, and `-high` or `-low` for its priority.
     queue: str = "default"
     #: seconds the job may take.
     timeout: int

@@ -98,7 +98,7 @@ class CatchAll:
 
     def _looked(self, client: Any, queue: str, now: float) -> Unserved | None:
         """Give what is to be known of a queue; None when it is served or nothing waits in it."""
-        wanted = unserved.lanes(self._app, queue)
+        wanted = self._app.lanes([queue])
         if looking.living_workers(client, self._app.data_id, wanted):
             return None
         waiting = max(looking.waiting_jobs(client, self._app.data_id, wanted), self._due(queue))

@@ -42,6 +42,8 @@ def check(config: Config) -> Iterator[Finding]:
     yield Finding(about="redis", problem=_redis(config))
     if hint := _not_served(config):
         yield Finding(about="queues", hint=hint)
+    for doubled in config.doubled_types():
+        yield Finding(about="types", problem=f"{doubled}; leave it to one of them")
     for name in sorted(config.pipelines):
         yield from _pipeline(config, config.pipelines[name])
 
@@ -115,6 +117,11 @@ def _pipeline(config: Config, pipeline: PipelineConfig) -> Iterator[Finding]:
     yield Finding(about=f"{name}: schema", problem=_schema(pipeline))
     if spec.transform.handler:
         yield Finding(about=f"{name}: handler", problem=_tried(lambda: handlers.load(pipeline)))
+    for kind, handler in spec.types.items():
+        if handler:
+            of_type = pipeline.of_type(kind)
+            problem = _tried(lambda of_type=of_type: handlers.load(of_type))  # type: ignore[misc]
+            yield Finding(about=f"{name}: type {kind}", problem=problem)
     for source in spec.extract.sources:
         problem = _tried(lambda source=source: sources.listed(source, config.root))  # type: ignore[misc]
         yield Finding(about=f"{name}: source {sources.shown(source.path)}", problem=problem)
@@ -132,7 +139,8 @@ def follow(config: Config, name: str) -> None:
     """Raise ConfigError when a pipeline's format, handler or locations cannot be followed; connects to nothing."""
     pipeline, app = config.pipeline(name), App.open(config, InlineAnnouncer())
     app.format(name)
-    handlers.load(pipeline)
+    for kind in (None, *pipeline.spec.types):
+        handlers.load(pipeline.of_type(kind))
     app.locations(name)
     if problem := _schema(pipeline):
         raise ConfigError(problem)

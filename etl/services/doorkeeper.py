@@ -1,7 +1,7 @@
 """The doorkeeper: what people put into `working/` is let in once its gate says that it is complete.
 
-Drops, folders dropped whole, files moved or copied back; never what we published ourselves. Announces nothing,
-and reads no folder but one that was dropped. Asked by the scan, and by the dropbox when something was touched.
+Drops, folders dropped whole, files moved or copied back; of what we put there ourselves only what is to be begun
+later, when its time has come. Announces nothing, and reads no folder but one that was dropped. Asked by the scan, and by the dropbox when something was touched.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ from etl.model import Place, Seen, Status, Waiting
 
 log = logging.getLogger(__name__)
 
+#: seconds after which a file that is to be begun later is looked at again, however long it has.
+LONGEST_SLEEP = 600.0
+
 
 class Doorkeeper:
     """The gates of all places, and the files that stand before them."""
@@ -36,6 +39,8 @@ class Doorkeeper:
         #: when to look again at what, soonest first; an entry counts while `_wanted` has the same time.
         self._heap: list[tuple[float, Place, str]] = []
         self._wanted: dict[tuple[Place, str], float] = {}
+        #: of these: files of ours that are to be begun later.
+        self._ahead: set[tuple[Place, str]] = set()
         #: what was there and not complete at the last look.
         self.outside: set[tuple[Place, str]] = set()
         #: what has to pass though it carries an id: made where it lies (we only ever rename into `working/`), or
@@ -74,6 +79,7 @@ class Doorkeeper:
         self._look_at(self._clock(), place, name)
 
     def _look_at(self, when: float, place: Place, name: str) -> None:
+        self._ahead.discard((place, name))
         self._wanted[place, name] = when
         heapq.heappush(self._heap, (when, place, name))
 
@@ -96,8 +102,8 @@ class Doorkeeper:
 
     @property
     def standing(self) -> int:
-        """Count what will be looked at again."""
-        return len(self._wanted)
+        """Count what stands before its gate and will be looked at again."""
+        return len(self._wanted) - len(self._ahead)
 
     def turn(self) -> list[Waiting]:
         """Look at everything that it is time for, and give what may be announced."""
@@ -105,6 +111,7 @@ class Doorkeeper:
         while self.wanted() <= 0.0:
             _, place, name = heapq.heappop(self._heap)
             del self._wanted[place, name]
+            self._ahead.discard((place, name))
             with suppress(OSError):  # the scan looks again, and says so if it still cannot
                 ready += [
                     one for path in self._files(place, name) if (one := self._admit(place, path)) is not None
@@ -127,12 +134,30 @@ class Doorkeeper:
         if file is not None and not nested and note is None:
             note = notes.glance(self._app.layout, place, path.name)
             if not (note.ended or note.unsettled or path in self._judged):
-                return None  # published by us, and announced by whoever did; the scan sees to the rest
+                return self._in_time(place, path, note)
         look = self._gate(place).look(path, drop=file is None)
         self._stand(place, path, look)
         if look.settled and not nested:
             return Waiting(place=place, name=path.name, seen=look.seen)
         return self._lift(place, path, look.seen) if look.settled else None
+
+    def _in_time(self, place: Place, path: Path, note: notes.FileNote) -> Waiting | None:
+        """Give a file of ours that was delayed or put off once its time has come.
+
+        All others were announced by whoever put them there; the scan sees to the rest.
+        """
+        if note.not_before > time.time():
+            self.later(place, path.name, note.not_before)
+            return None
+        if not note.not_before or not os.path.lexists(path):
+            return None
+        return Waiting(place=place, name=path.name)
+
+    def later(self, place: Place, name: str, when: float) -> None:
+        """Look at a file of ours at `when` (seconds since 1970), which is then begun and not by the next scan."""
+        # never long: a clock that is set, or a time that a person changed, is noticed
+        self._look_at(self._clock() + min(max(0.0, when - time.time()), LONGEST_SLEEP), place, name)
+        self._ahead.add((place, name))
 
     def _stand(self, place: Place, path: Path, look: Look) -> None:
         """Remember what is not let in, and when to look at it again."""

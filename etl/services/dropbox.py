@@ -64,7 +64,7 @@ class Dropbox:
         self._mender = mending.Mender(
             app, lambda: mending.announced(client, app), drops=True, door=self._door
         )
-        self._stranded = Stranded(client, app.data_id, app.queues())
+        self._stranded = Stranded(client, app.data_id, app.lanes())
         self._beats = Beats(app)
         self.watch = Watch(app)
         self._next_scan = 0.0

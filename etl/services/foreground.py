@@ -133,7 +133,7 @@ def _with_workers(config: Config) -> Iterator[Hands]:
     with connection.connect(config.settings.redis, config.data) as client:
         connection.require_fit(client)
         app = App.open(config, enqueue.RedisAnnouncer(client, layouts.Layout(config.data).data_id()))
-        start = horses.horse(config, app.queues(), waits_for_away=False)
+        start = horses.horse(config, app.lanes(), waits_for_away=False)
         crew = Crew(start, config.settings.workers, horses.terms(app))
         crew.start()
         try:

@@ -29,12 +29,12 @@ log = logging.getLogger(__name__)
 
 def horse(
     config: Config,
-    queues: Sequence[str],
+    lanes: Sequence[str],
     *,
     waits_for_away: bool,
     ends: float | None = None,
 ) -> Callable[[Report], None]:
-    """Give what a forked worker does: open everything for itself, then work the queues."""
+    """Give what a forked worker does: open everything for itself, then work the lanes, the first first."""
 
     def start(report: Report) -> None:
         from etl.queues.worker import run_worker
@@ -46,7 +46,7 @@ def horse(
             app.progress = report.progressed
             app.holds = report.holds
             with apps.serving(app):
-                run_worker(client, data_id, list(queues), ends=ends, report=report)
+                run_worker(client, data_id, list(lanes), ends=ends, report=report)
 
     return start
 
@@ -71,7 +71,7 @@ class Workers:
             app = App.open(config, enqueue.RedisAnnouncer(client, layouts.Layout(config.data).data_id()))
             self._opened = opened.pop_all()  # what follows opens nothing
         queues = queues or app.queues()
-        start = horse(config, queues, waits_for_away=True, ends=ends)
+        start = horse(config, app.lanes(queues), waits_for_away=True, ends=ends)
         self.crew = Crew(start, count, terms(app, overrun))
         self.scan = _Scan(app, client)
         log.info("%d %s on %s", count, "worker" if count == 1 else "workers", ", ".join(queues))

@@ -33,7 +33,7 @@ PAUSE_LOOK, SHORTEST_SCAN = 5.0, 1.0
 def announced(client: Any, app: App) -> set[Identity]:
     """Tell which work has a job, in any queue."""
     known: set[Identity] = set()
-    for queue in app.queues():
+    for queue in app.lanes():
         known |= enqueue.queued(client, app.data_id, queue)
         # a drop gets its id as its job begins: what lies under its old name by then is another file
         known |= {one for one in enqueue.begun(client, app.data_id, queue) if _has_id(one)}
@@ -167,6 +167,8 @@ class Mender:
         if note is not None and ours:
             if note.not_before > time.time():
                 self._note_due(note.not_before)
+                if self.door is not None:
+                    self.door.later(place, name, note.not_before)
                 return None
             gone = not os.path.lexists(self._app.layout.file(place, Status.WORKING, name))
             return None if gone else Waiting(place=place, name=name)

@@ -20,7 +20,7 @@ from etl.files.layout import Layout
 from etl.model import Place, Status
 from etl.queues import looking
 from etl.queues.queue import Work
-from etl.services import records, unserved
+from etl.services import records
 
 #: seconds after which something that waits is worth a look.
 LONG = 2 * 3600.0
@@ -117,7 +117,7 @@ def _redis(config: Config, layout: Layout) -> Iterator[Sign]:
                 return
             app = App(config, layout, layout.data_id(), _Nobody())
             for queue in app.queues():
-                lanes = unserved.lanes(app, queue)
+                lanes = app.lanes([queue])
                 waiting = looking.waiting_jobs(client, app.data_id, lanes)
                 if waiting and not looking.living_workers(client, app.data_id, lanes):
                     yield Sign(

@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from etl import disk
-from etl.app import App
 from etl.points import Point
 
 #: what is done about a queue: it is watched; a worker was started for it; no worker may be started.
@@ -31,11 +30,6 @@ class Unserved:
     waiting: int = 0
     state: str = COUNTING
     why: str = ""
-
-
-def lanes(app: App, queue: str) -> list[str]:
-    """Give the queues of RQ that stand for one queue of an operator's."""
-    return [queue]
 
 
 def read(data: Path) -> dict[str, Unserved]:

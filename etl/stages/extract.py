@@ -17,7 +17,7 @@ from etl.files import arrivals, names, notes, outbox, room
 from etl.files.moves import Claim
 from etl.model import Place, Resolved, Stage, Status
 from etl.points import Point
-from etl.stages import duplicates
+from etl.stages import duplicates, messages
 
 
 def accepts(patterns: tuple[str, ...], given: str) -> bool:
@@ -38,6 +38,7 @@ def work(app: App, claim: Claim) -> Resolved:
     patterns = app.pipeline(pipeline).spec.extract.accept
     source = notes.read_source(app.layout, pipeline, claim.file.id)
     given = _given(claim, source)
+    messages.check(app, claim)
     if source and not source.origin:
         _use_up_done_file(app, claim, source.given)
     if not accepts(patterns, given):

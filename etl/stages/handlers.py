@@ -37,7 +37,8 @@ class File:
     name: str
     id: str
     generation: int
-    headers: Mapping[str, str] = field(default_factory=dict)
+    #: of a message; see `files.headers`. A callback may carry a token, so they stay out of `repr`.
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 Handler = Callable[[dict[str, Any], File], Any]
@@ -160,7 +161,7 @@ def _with_file(function: Callable[..., Any], pipeline: PipelineConfig) -> Handle
 
 
 def _wrong(pipeline: PipelineConfig, message: str) -> ConfigError:
-    return pipeline.origin.error(("transform", "handler"), message)
+    return pipeline.origin.error(pipeline.handler_at, message)
 
 
 def trouble(error: BaseException) -> str:

@@ -21,7 +21,7 @@ from etl.files.moves import Claim
 from etl.formats import unpack
 from etl.formats.format import Format, Reading, open_format
 from etl.model import Place, Reason, Resolved, Stage, Status
-from etl.stages import endings, handlers, leftovers
+from etl.stages import endings, handlers, leftovers, messages
 from etl.stages.publishing import HeldBack, UnitFiles
 from etl.stages.schema import UnitSchema
 from etl.stages.splitting import Splitter
@@ -39,7 +39,8 @@ class Life:
 
 def work(app: App, claim: Claim) -> Resolved:
     """Split a file into unit files and announce their loads, or raise what is wrong with the file."""
-    pipeline = app.pipeline(claim.place.pipeline)
+    messages.check(app, claim)
+    pipeline = messages.pipeline(app, claim)
     life = _life(pipeline, claim)
     if life.before:
         said = _said_before(app, claim)

@@ -28,7 +28,7 @@ def unannounced(tree: Tree, client: Any) -> Iterator[Finding]:
     """P12: a file that waits longer than a scan has a job, while workers run."""
     app = tree.app
     try:
-        if not redis_looking.living_workers(client, app.data_id, app.queues()):
+        if not redis_looking.living_workers(client, app.data_id, app.lanes()):
             return
         known = mending.announced(client, app)
     except Unavailable:
@@ -70,7 +70,7 @@ def _announce(app: App, place: Place, name: str) -> str:
 
 def stranded(app: App, client: Any) -> Iterator[Finding]:
     """P26: what RQ shows as started is in a living worker's hands."""
-    for queue in app.queues():
+    for queue in app.lanes():
         try:
             entries = redis_looking.stranded_jobs(client, app.data_id, queue)
         except Unavailable:
