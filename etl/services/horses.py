@@ -17,7 +17,7 @@ from etl.errors import EtlError
 from etl.files import fates, names, recovery
 from etl.files import layout as layouts
 from etl.model import Place
-from etl.queues import connection, enqueue
+from etl.queues import connection, enqueue, updates
 from etl.queues.queue import Report
 from etl.services import mending, service
 from etl.services.doorkeeper import Doorkeeper
@@ -45,6 +45,7 @@ def horse(
             app.waits_for_away = waits_for_away
             app.progress = report.progressed
             app.holds = report.holds
+            app.tell = updates.Teller(client, data_id)
             with apps.serving(app):
                 run_worker(client, data_id, list(lanes), ends=ends, report=report)
 

@@ -41,7 +41,7 @@ from etl.model import (
     Urgency,
     Waiting,
 )
-from etl.stages import endings, extract, load, pauses, pull, transform
+from etl.stages import endings, extract, load, pauses, pull, telling, transform
 
 log = logging.getLogger("etl.stages")
 
@@ -74,7 +74,11 @@ def _perform(app: App, waiting: Waiting, work: Work) -> tuple[str, Outcome]:
             if paused := pauses.by_hand(app.layout, claim.place):
                 moves.give_back(claim)
                 return claim.name, _paused(paused)
-            return claim.name, _ending(app, claim, work)
+            telling.claimed(app, waiting, claim)
+            begun = time.monotonic()
+            outcome = _ending(app, claim, work)
+            telling.ended(app, claim, outcome, time.monotonic() - begun)
+            return claim.name, outcome
     except NotClaimed as why:
         return waiting.name, Skipped(why=str(why))
     except Final as error:  # it cannot even be claimed: a link, a pipe, a damaged note
@@ -98,6 +102,7 @@ def _refuse(app: App, waiting: Waiting, reason: Reason) -> Outcome:
         moves.refuse(app.layout, waiting, reason)
     except NotClaimed as why:
         return Skipped(why=str(why))
+    telling.moved(app, waiting.place, waiting.name)
     return Failed(reason=reason)
 
 
