@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from etl import process
 from etl.config import reading
@@ -53,6 +53,7 @@ def run(config: Config, overrides: Mapping[str, str]) -> None:
             records.held(config.data, "supervisor"),
             _server_kept_alive(config),
             catch_all.watching(config) as caught,
+            _metrics(config),
         ):
             Supervisor(config, overrides, orders, taken, caught).run()
 
@@ -222,6 +223,15 @@ class _Renewal:
 
 def _grace(config: Config, entry: catalogue.Entry) -> float:
     return STOP_WITHIN + (config.settings.stop_grace if entry.holds_jobs else 0.0)
+
+
+def _metrics(config: Config) -> AbstractContextManager[None]:
+    """Serve metrics where that is wanted; who does not pays nothing for it."""
+    if config.settings.metrics is None:
+        return nullcontext()
+    from etl.services import metrics
+
+    return metrics.served(config)
 
 
 # --- the embedded server ---------------------------------------------------------------------------------------
