@@ -4,9 +4,11 @@
     ├── ConfigError          the operator wrote something we cannot follow          exit 2
     ├── Unavailable          something we need does not answer (Redis, a folder)    exit 2
     │   └── NoRoom           the disk has none left: all wait until there is some
+    ├── Paused               an operator paused it, and somebody asks for it to be worked
     ├── NotClaimed           a job found nothing to do; never a failure
     │   ├── AlreadyClaimed
     │   ├── KeyTaken
+    │   ├── AwaitsOlder
     │   ├── NotSettled
     │   ├── StillAway
     │   └── Vanished
@@ -56,6 +58,10 @@ class NoRoom(Unavailable):
     """The disk is full, or would be: nothing was begun, and no file is to blame."""
 
 
+class Paused(EtlError):
+    """An operator paused what is to be worked; nothing was begun."""
+
+
 class NotClaimed(EtlError):
     """The file was not claimed; whoever asked has nothing to do."""
 
@@ -66,6 +72,10 @@ class AlreadyClaimed(NotClaimed):
 
 class KeyTaken(NotClaimed):
     """Another file with the same `key` is being worked; this one is announced after it."""
+
+
+class AwaitsOlder(NotClaimed):
+    """An older delivery of the same name has to pass first; nothing is counted against the file."""
 
 
 class NotSettled(NotClaimed):

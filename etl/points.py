@@ -50,6 +50,10 @@ class Point(StrEnum):
     MARK_AWAY = "mark-away"
     MARK_BACK = "mark-back"
     KEY_WAIT = "key-wait"
+    MARK_PAUSED = "mark-paused"
+    MARK_RESUMED = "mark-resumed"
+    NOTE_UNSERVED = "note-unserved"
+    UNSERVED_CLEAR = "unserved-clear"
 
 
 #: what to do where, set by tests only: `claim:before` or `claim:after` ends the process there, `*` stands for every

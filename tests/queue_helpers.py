@@ -42,7 +42,7 @@ def work_until_empty(connection: redis.Redis, *queues: str) -> None:
     if pid == 0:
         code = 1
         try:
-            worker.run_worker(connection, DATA_ID, queues or ("default",), burst=True)
+            worker.run_worker(connection, DATA_ID, queues or ("default",), ends=0)
             code = 0
         finally:
             os._exit(code)

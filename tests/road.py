@@ -23,11 +23,11 @@ import yaml
 from etl import app as apps
 from etl.app import App
 from etl.config import reading
-from etl.files import arrivals, gate, moves, names, notes, survey
+from etl.files import arrivals, gate, moves, names, notes, paused, survey
 from etl.files.layout import Layout
 from etl.model import Outcome, Place, Stage, Status, Waiting
 from etl.queues.enqueue import InlineAnnouncer
-from etl.services import fsck, mending
+from etl.services import complaints, fsck, mending, unserved
 from etl.stages import run
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -317,6 +317,18 @@ def main(road: Road, verb: str, *arguments: str) -> None:
             road.ask()
         case "deliver":
             arrivals.deliver(road.layout, road.pipeline, Path(arguments[0]))
+        case "pause":
+            mark = paused.Mark(pipeline=road.pipeline, who="anna", since=1.0)
+            paused.write(road.layout, mark)
+        case "resume":
+            paused.clear(road.layout, road.pipeline)
+        case "unserved" | "served":
+            one = unserved.Unserved(queue="default", since=1.0, state=unserved.REFUSED, why="none may be")
+            if verb == "unserved":
+                unserved.write(road.data, {"default": one})
+                complaints.put(road.layout, road.place("extract"), one)
+            else:
+                complaints.remove(road.layout, road.place("extract"), "default")
         case "discard":
             stage, name = arguments
             moves.discard(road.layout, road.place(stage), name, "not wanted")

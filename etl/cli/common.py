@@ -15,7 +15,7 @@ import click
 
 from etl.config import reading
 from etl.errors import Unavailable
-from etl.files import names
+from etl.files import names, paused
 from etl.files.layout import Layout
 from etl.model import Waiting
 
@@ -51,6 +51,13 @@ def layout(config: reading.Config) -> Layout:
 def chosen(config: reading.Config, name: str | None) -> list[str]:
     """Give the pipelines a command is about: the one named, or all."""
     return [config.pipeline(name).name] if name else sorted(config.pipelines)
+
+
+def print_paused(tree: Layout, pipelines: Sequence[str]) -> None:
+    """Say which of these pipelines or their stages an operator paused."""
+    for name in pipelines:
+        for mark in paused.of_pipeline(tree, name):
+            click.echo(f"paused: {mark.target}: {mark}")
 
 
 def as_json(function: Function) -> Function:

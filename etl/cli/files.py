@@ -38,6 +38,7 @@ def command(pipeline: str | None, today: bool, json_: bool) -> None:
             rows.append([f"{name}/", *([""] * (len(heads) - 1))])
         rows.append(_row(one))
     common.print_table(heads, rows, right=["rows", "loaded", "held back"])
+    common.print_paused(tree, common.chosen(config, pipeline))
 
 
 def _row(one: deliveries.Delivery) -> list[object]:

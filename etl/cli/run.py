@@ -13,7 +13,7 @@ import click
 from etl.app import App
 from etl.cli import common, progress
 from etl.errors import UnsafeName
-from etl.files import arrivals, deliveries, names, reasons, room, survey
+from etl.files import arrivals, deliveries, layout, names, reasons, room, survey
 from etl.files.deliveries import Delivery
 from etl.files.layout import REQUESTS
 from etl.model import Place, Stage, Status
@@ -34,8 +34,10 @@ def command(pipeline: str, files: tuple[Path, ...], inline: bool, json_: bool) -
     logging.getLogger("etl").setLevel(logging.CRITICAL)
     config = common.configuration(pipeline)
     from etl.services import checking, foreground
+    from etl.stages import pauses
 
     checking.follow(config, pipeline)
+    pauses.require_going(layout.Layout(config.data), pipeline)
     paths = _expanded(files)
     started = time.time()
     with foreground.hands(config, inline=inline) as hands, progress.bar(quiet=json_) as bar:

@@ -10,7 +10,7 @@ import click
 
 from etl.cli import common, failed, run, selecting
 from etl.errors import Final
-from etl.files import deliveries, headers, layout, names, notes, reasons
+from etl.files import deliveries, headers, layout, names, notes, paused, reasons
 from etl.files.deliveries import Delivery
 from etl.model import Status
 
@@ -37,6 +37,7 @@ def command(file: str, json_: bool) -> None:
         return
     for one, told in zip(found, facts, strict=True):
         _print(one, told)
+    common.print_paused(tree, sorted({one.note.pipeline for one in found}))
 
 
 def _facts(tree: layout.Layout, one: Delivery) -> dict[str, Any]:
@@ -49,7 +50,8 @@ def _facts(tree: layout.Layout, one: Delivery) -> dict[str, Any]:
         for piece in one.pieces
     ]
     source = asdict(one.note) | {"headers": headers.shown(one.note.headers)}
-    return {"source": source, **run.summary(one), "pieces": pieces}
+    marks = [f"{mark.target}: {mark}" for mark in paused.of_pipeline(tree, one.note.pipeline)]
+    return {"source": source, **run.summary(one), "pieces": pieces, "paused": marks}
 
 
 def _print(one: Delivery, facts: dict[str, Any]) -> None:

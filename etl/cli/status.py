@@ -14,7 +14,7 @@ from etl.files import away, survey
 from etl.files import layout as layouts
 from etl.files.notes import SourceNote
 from etl.model import Place, Status
-from etl.services import records
+from etl.services import records, unserved
 from etl.stages import pauses
 
 
@@ -74,6 +74,7 @@ def _facts(config: Config, pipeline: str | None) -> dict[str, Any]:
         "places": places,
         "services": _services(config),
         "redis": _redis(config),
+        "unserved": [asdict(one) for one in unserved.read(config.data).values()],
         "held": sorted(config.broken),
         "not_configured": _not_configured(config),
     }
@@ -136,6 +137,11 @@ def _print(facts: dict[str, Any]) -> None:
         click.echo(f"held because of their configuration: {', '.join(facts['held'])} (see `etl check`)")
     if facts["not_configured"]:
         click.echo(f"no longer configured, nobody looks there: {', '.join(facts['not_configured'])}")
+    for one in facts["unserved"]:
+        click.echo(
+            f"queue {one['queue']}: {one['waiting']:,} wait and no worker serves it "
+            f"({common.number(one['checks'], 'check')}" + (f"; {one['why']})" if one["why"] else ")")
+        )
     _print_services(facts["services"])
     click.echo(_said_of(facts["redis"]))
 

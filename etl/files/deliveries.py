@@ -117,7 +117,7 @@ def _delivery(layout: Layout, pipeline: str, file_id: str, pieces: Sequence[Piec
         units=transformed.units + _corrected(layout, pieces),
         held_back=_held_back(layout, pieces),
         loaded=_loaded(layout, pieces),
-        said=transformed.said,
+        said=transformed.said or _said_by_extract(layout, pieces),
         discarded=[one for one in discarded if _counts(one, pieces, transformed.generation)],
     )
 
@@ -136,6 +136,13 @@ def _source_note(layout: Layout, pieces: Sequence[Piece]) -> notes.FileNote:
         if piece.file.is_source and piece.place.stage is Stage.TRANSFORM:
             return notes.glance(layout, piece.place, piece.name)
     return notes.FileNote()
+
+
+def _said_by_extract(layout: Layout, pieces: Sequence[Piece]) -> str:
+    """Give what extract said of a source file that it did not hand on: a duplicate."""
+    if len(pieces) == 1 and pieces[0].place.stage is Stage.EXTRACT and pieces[0].status is Status.RESOLVED:
+        return notes.glance(layout, pieces[0].place, pieces[0].name).said
+    return ""
 
 
 def _corrected(layout: Layout, pieces: Sequence[Piece]) -> int:

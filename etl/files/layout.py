@@ -72,6 +72,14 @@ class Layout:
         """The mark of a location that is away."""
         return self.folder(place) / ".away.json"
 
+    def paused(self, pipeline: str, stage: Stage | None = None) -> Path:
+        """The mark of a pipeline, or of one stage, that an operator paused."""
+        return self.data.joinpath(pipeline, *([stage] if stage else []), ".paused.json")
+
+    def newest(self, pipeline: str) -> Path:
+        """Which delivery of each given name is the newest, where duplicates are looked for."""
+        return self.data / pipeline / Stage.EXTRACT / ".newest"
+
     def pulled(self, pipeline: str) -> Path:
         """What was pulled from which source."""
         return self.data / pipeline / Stage.EXTRACT / ".pulled"

@@ -17,6 +17,11 @@ _EXECUTION = "rq:execution:"
 _EXECUTIONS = "rq:executions:"
 
 
+def updates(data_id: str) -> str:
+    """Key of the stream of status updates, which the recorder reads."""
+    return f"etl:{data_id}:updates"
+
+
 def text(answer: object) -> str:
     """Read a key or an id out of an answer of Redis."""
     return answer.decode() if isinstance(answer, bytes) else str(answer)

@@ -1,6 +1,7 @@
 """What a look at Redis finds: which workers live, and jobs shown as started whose worker is gone.
 
-Asks only, but for `clear`, and never starts a server. Called by `etl fsck`.
+Asks only, but for `clear`, and never starts a server. Called by `etl fsck`, the
+catch-all and the probe.
 """
 
 from __future__ import annotations
@@ -44,6 +45,12 @@ def living_workers(client: redis_py.Redis, data_id: str, queues: Sequence[str]) 
     }
     alive = clients.connected_names(client)
     return len(named if alive is None else named & alive)
+
+
+@_asking()
+def waiting_jobs(client: redis_py.Redis, data_id: str, queues: Sequence[str]) -> int:
+    """Count the jobs that wait in these queues."""
+    return sum(int(client.llen(keys.queue(data_id, queue))) for queue in queues)
 
 
 @_asking()

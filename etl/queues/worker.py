@@ -43,10 +43,11 @@ def run_worker(
     data_id: str,
     queues: Sequence[str],
     *,
-    burst: bool = False,
+    ends: float | None = None,
     report: Report | None = None,
 ) -> None:
-    """Work the queues until SIGTERM or SIGINT, the job in hand included; `burst` ends when they are empty.
+    """Work the queues until SIGTERM or SIGINT, the job in hand included; with `ends`, until nothing came
+    for so many seconds; 0: until they are empty.
 
     Raise `Unavailable` when Redis goes away at a moment at which that cannot be waited for.
     """
@@ -58,7 +59,9 @@ def run_worker(
     connection.connection_pool.connection_kwargs["client_name"] = name
     names = [keys.queue_name(data_id, queue) for queue in queues]
     try:
-        Worker(names, name, connection, report or Unheard()).work(burst=burst)
+        Worker(names, name, connection, report or Unheard()).work(
+            burst=ends == 0, max_idle_time=max(1, round(ends)) if ends else None
+        )
     except redis.RedisError as error:
         raise Unavailable(f"Redis does not answer ({error})") from error
 

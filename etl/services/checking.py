@@ -29,6 +29,8 @@ class Finding:
 
     about: str
     problem: str = ""
+    #: what is worth knowing though nothing is wrong.
+    hint: str = ""
 
 
 def check(config: Config) -> Iterator[Finding]:
@@ -38,6 +40,8 @@ def check(config: Config) -> Iterator[Finding]:
             yield Finding(about=f"pipeline {name}", problem=str(error))
     yield from _folders(config)
     yield Finding(about="redis", problem=_redis(config))
+    if hint := _not_served(config):
+        yield Finding(about="queues", hint=hint)
     for doubled in config.doubled_types():
         yield Finding(about="types", problem=f"{doubled}; leave it to one of them")
     for name in sorted(config.pipelines):
@@ -81,6 +85,19 @@ def _status_folders(config: Config, layout: Layout) -> Iterator[Path]:
     for name, pipeline in config.pipelines.items():
         for place in places(name, pipeline.spec.load.locations):
             yield from (layout.status(place, status) for status in Status)
+
+
+def _not_served(config: Config) -> str:
+    """Say which queues pipelines name and the workers of this host do not serve."""
+    served = config.settings.queues
+    named = App.open(config, InlineAnnouncer()).queues()
+    missing = [queue for queue in named if queue not in served] if served else []
+    if not missing:
+        return ""
+    return (
+        f"workers here serve {', '.join(served)}, and pipelines also name {', '.join(missing)}; "
+        f"have another host run: etl worker {' '.join(missing)}"
+    )
 
 
 def _redis(config: Config) -> str:

@@ -22,21 +22,28 @@ from etl.services.respawn import Respawn
 log = logging.getLogger(__name__)
 
 
-def command(config: Path, name: str) -> list[str]:
-    """Give the command that runs one service with the same code as this process."""
+def command(config: Path, *arguments: str) -> list[str]:
+    """Give the command that runs a verb, such as one service, with the same code as this process."""
     code = Path(etl.__file__).parents[1]
     # a folder called `etl` where the operator happens to stand must not be taken for ours
     safe = [] if code == Path.cwd() else ["-P"]
-    return [sys.executable, *safe, "-m", "etl", "--config", str(config), "service", name]
+    return [sys.executable, *safe, "-m", "etl", "--config", str(config), *arguments]
 
 
 class Child:
-    """A service that is to run, whatever happens to its processes."""
+    """A service that is to run, whatever happens to its processes; with `once`, until it ends by itself."""
 
     def __init__(
-        self, name: str, command: Sequence[str], environment: Mapping[str, str], grace: float
+        self,
+        name: str,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        grace: float,
+        *,
+        once: bool = False,
     ) -> None:
         self.name = name
+        self._once = once
         self.restarts = 0
         #: seconds it may take to stop.
         self.grace = grace
@@ -73,6 +80,12 @@ class Child:
             log.info("%s stopped", self.name, extra={"event": "service_stopped", "service": self.name})
             self._leaves_by = 0.0
             self._respawn = Respawn()
+            return True
+        if self._once:
+            level = logging.INFO if code == 0 else logging.WARNING
+            log.log(
+                level, "%s (process %d) %s", self.name, pid, _said_of(code), extra={"event": "worker_left"}
+            )
             return True
         self.restarts += 1
         pause = self._respawn.ended(killed=code == -signal.SIGKILL)

@@ -177,6 +177,7 @@ def work_off(hands: Hands, pipeline: str, ids: set[str] | None, look: Look) -> i
         if now != before:
             moved, before, due, why = time.monotonic(), now, 0.0, ""
         elif time.monotonic() - moved > QUIET:
+            pauses.require_going(hands.app.layout, pipeline)
             why = _paused(hands.app, pipeline)
             run.mender.mend([pipeline])
             moved, due = time.monotonic(), run.mender.due

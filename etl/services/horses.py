@@ -17,7 +17,7 @@ from etl.errors import EtlError
 from etl.files import fates, names, recovery
 from etl.files import layout as layouts
 from etl.model import Place
-from etl.queues import connection, enqueue
+from etl.queues import connection, enqueue, updates
 from etl.queues.queue import Report
 from etl.services import mending, service
 from etl.services.doorkeeper import Doorkeeper
@@ -28,7 +28,11 @@ log = logging.getLogger(__name__)
 
 
 def horse(
-    config: Config, lanes: Sequence[str], *, waits_for_away: bool, burst: bool = False
+    config: Config,
+    lanes: Sequence[str],
+    *,
+    waits_for_away: bool,
+    ends: float | None = None,
 ) -> Callable[[Report], None]:
     """Give what a forked worker does: open everything for itself, then work the lanes, the first first."""
 
@@ -41,8 +45,9 @@ def horse(
             app.waits_for_away = waits_for_away
             app.progress = report.progressed
             app.holds = report.holds
+            app.tell = updates.Teller(client, data_id)
             with apps.serving(app):
-                run_worker(client, data_id, list(lanes), burst=burst, report=report)
+                run_worker(client, data_id, list(lanes), ends=ends, report=report)
 
     return start
 
@@ -58,7 +63,7 @@ class Workers:
         queues: Sequence[str],
         count: int,
         *,
-        burst: bool = False,
+        ends: float | None = None,
         overrun: float = OVERRUN,
     ) -> None:
         with ExitStack() as opened:
@@ -67,7 +72,7 @@ class Workers:
             app = App.open(config, enqueue.RedisAnnouncer(client, layouts.Layout(config.data).data_id()))
             self._opened = opened.pop_all()  # what follows opens nothing
         queues = queues or app.queues()
-        start = horse(config, app.lanes(queues), waits_for_away=True, burst=burst)
+        start = horse(config, app.lanes(queues), waits_for_away=True, ends=ends)
         self.crew = Crew(start, count, terms(app, overrun))
         self.scan = _Scan(app, client)
         log.info("%d %s on %s", count, "worker" if count == 1 else "workers", ", ".join(queues))
@@ -85,10 +90,13 @@ class Workers:
             self.crew.close()
 
 
-def work(config: Config, queues: Sequence[str], count: int, *, burst: bool) -> None:
-    """Keep `count` workers on the queues until a signal comes; with `burst`, until the queues are empty."""
-    workers = Workers(config, queues, count, burst=burst)
-    if not burst:
+def work(config: Config, queues: Sequence[str], count: int, *, ends: float | None = None) -> None:
+    """Keep `count` workers on the queues until a signal comes.
+
+    With `ends`, until nothing was worked for so many seconds; 0: until the queues are empty.
+    """
+    workers = Workers(config, queues, count, ends=ends)
+    if ends is None:
         return service.keep(workers)
     with service.Stop() as stop:
         try:
@@ -96,6 +104,8 @@ def work(config: Config, queues: Sequence[str], count: int, *, burst: bool) -> N
             workers.scan.let_in()
             workers.crew.start()
             while not stop.asked and workers.crew.drain():
+                if ends:
+                    workers.scan.turn()
                 stop.wait(LOOK_EVERY)
         finally:
             workers.close()
@@ -172,5 +182,5 @@ class _Scan:
 
 @contextmanager
 def open(config: Config) -> Iterator[Workers]:  # noqa: A001
-    """Open the workers on every queue as a service, which closes itself."""
-    yield Workers(config, (), config.settings.workers)
+    """Open the workers on the queues that are served here as a service, which closes itself."""
+    yield Workers(config, config.settings.queues, config.settings.workers)

@@ -10,14 +10,14 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from etl import process
 from etl.config import reading
 from etl.config.reading import Config
 from etl.errors import ConfigError, EtlError
 from etl.queues import connection
-from etl.services import catalogue, child, records, seat
+from etl.services import catalogue, catch_all, child, records, seat
 from etl.services.child import Child
 from etl.services.orders import Orders
 
@@ -49,15 +49,25 @@ def run(config: Config, overrides: Mapping[str, str]) -> None:
         # from now on: a server that was started before is nobody's child, and that is how it should be
         process.adopt_orphans()
         log.info("serves %s; Ctrl-C stops everything", config.data, extra={"event": "start"})
-        with records.held(config.data, "supervisor"), _server_kept_alive(config):
-            Supervisor(config, overrides, orders, taken).run()
+        with (
+            records.held(config.data, "supervisor"),
+            _server_kept_alive(config),
+            catch_all.watching(config) as caught,
+            _metrics(config),
+        ):
+            Supervisor(config, overrides, orders, taken, caught).run()
 
 
 class Supervisor:
     """1. starts, 2. watches and restarts, 3. renews one after the other at a reload, 4. stops in order."""
 
     def __init__(
-        self, config: Config, overrides: Mapping[str, str], orders: Orders, taken: seat.Seat
+        self,
+        config: Config,
+        overrides: Mapping[str, str],
+        orders: Orders,
+        taken: seat.Seat,
+        caught: catch_all.CatchAll,
     ) -> None:
         self._config = config
         self._overrides = overrides
@@ -66,9 +76,14 @@ class Supervisor:
         self._renewal: _Renewal | None = None
         #: children that whoever became us had before.
         self._others = process.children(os.getpid())
-        environment = {f"ETL_{key.upper()}": value for key, value in overrides.items()}
+        self._environment = {f"ETL_{key.upper()}": value for key, value in overrides.items()}
+        #: workers for queues that nobody served, by queue.
+        self._extras: dict[str, Child] = {}
+        self._catch_all = caught
         self._children = [
-            Child(name, child.command(config.folder, name), environment, _grace(config, entry))
+            Child(
+                name, child.command(config.folder, "service", name), self._environment, _grace(config, entry)
+            )
             for name, entry in catalogue.SERVICES.items()
         ]
 
@@ -87,6 +102,7 @@ class Supervisor:
     def _turn(self) -> None:
         for one in self._children:
             one.tend()
+        self._tend_extras()
         self._end_strays(LOOK_EVERY)
         if self._renewal and self._renewal.is_over():
             self._seat.reloaded(self._renewal.said, self._renewal.renewed)
@@ -95,13 +111,31 @@ class Supervisor:
             self._orders.reload = False
             self._reload()
 
+    def _tend_extras(self) -> None:
+        """Bury workers that ended because nothing came any more, and start those the catch-all asks for."""
+        self._extras = {queue: one for queue, one in self._extras.items() if not one.bury()}
+        for queue in self._catch_all.wanted():
+            idle = f"{self._config.settings.catch_all.idle:.0f}s"
+            arguments = ("worker", queue, "--workers", "1", "--idle", idle)
+            grace = STOP_WITHIN + self._config.settings.stop_grace
+            command = child.command(self._config.folder, *arguments)
+            one = Child(f"worker for {queue}", command, self._environment, grace, once=True)
+            one.tend()
+            if one.pid:
+                self._extras[queue] = one
+        self._catch_all.living({queue: one.pid for queue, one in self._extras.items()})
+
+    @property
+    def _everybody(self) -> list[Child]:
+        return [*self._children, *self._extras.values()]
+
     def _end_strays(self, within: float) -> None:
         """End what a killed service left behind."""
         if os.getpid() == 1:  # in a container everybody's orphans fall to us
             return
         with connection.standing_server(self._config.settings.redis, self._config.data) as server:
             if server is not None:  # one that starts right now looks like a stray
-                process.end_strays({server, *self._others, *(one.pid for one in self._children)}, within)
+                process.end_strays({server, *self._others, *(one.pid for one in self._everybody)}, within)
 
     # --- reload
 
@@ -120,6 +154,9 @@ class Supervisor:
         log.info("reload: every service is started anew, one after the other", extra={"event": "reload"})
         for one in self._children:
             one.grace = _grace(config, catalogue.SERVICES[one.name])
+        for one in self._extras.values():  # one that is still needed is started again
+            one.ask_to_leave()
+        self._catch_all.follow(config)
         self._renewal = _Renewal(self._children, config)
 
     def _must_be_the_same(self, config: Config) -> None:
@@ -136,13 +173,13 @@ class Supervisor:
     def _stop(self) -> None:
         """Stop the services in the opposite order of their start; a second signal ends all at once."""
         log.info("stops; a second signal ends everything at once", extra={"event": "stop"})
-        for one in reversed(self._children):
+        for one in reversed(self._everybody):
             one.ask_to_leave()
             while not one.bury() and self._orders.stops < 2:
                 self._orders.wait(LOOK_EVERY / 4)
-        for one in self._children:  # asked twice, they end what is in hand and give its file back
+        for one in self._everybody:  # asked twice, they end what is in hand and give its file back
             one.hurry(HURRY_WITHIN)
-        while [one for one in self._children if not one.bury()]:
+        while [one for one in self._everybody if not one.bury()]:
             self._orders.wait(LOOK_EVERY / 4)
         self._end_strays(STRAYS_WITHIN)
         log.info("stopped", extra={"event": "stopped"})
@@ -186,6 +223,15 @@ class _Renewal:
 
 def _grace(config: Config, entry: catalogue.Entry) -> float:
     return STOP_WITHIN + (config.settings.stop_grace if entry.holds_jobs else 0.0)
+
+
+def _metrics(config: Config) -> AbstractContextManager[None]:
+    """Serve metrics where that is wanted; who does not pays nothing for it."""
+    if config.settings.metrics is None:
+        return nullcontext()
+    from etl.services import metrics
+
+    return metrics.served(config)
 
 
 # --- the embedded server ---------------------------------------------------------------------------------------

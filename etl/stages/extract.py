@@ -17,7 +17,7 @@ from etl.files import arrivals, names, notes, outbox, room
 from etl.files.moves import Claim
 from etl.model import Place, Resolved, Stage, Status
 from etl.points import Point
-from etl.stages import messages
+from etl.stages import duplicates, messages
 
 
 def accepts(patterns: tuple[str, ...], given: str) -> bool:
@@ -54,16 +54,26 @@ def work(app: App, claim: Claim) -> Resolved:
         with points.effect(Point.STAGE_CHILD), os.fdopen(os.dup(claim.descriptor), "rb") as stream:
             stream.seek(0)
             digest = disk.copy(stream, path)
-        if claim.note.recipe == digest:
-            note = replace(claim.note, ended=Status.RESOLVED, said="extracted before, the same bytes")
-            staging.drop_child(target, Status.WORKING, claim.name)
-            count = 0
-        else:
-            note = replace(claim.note, ended=Status.RESOLVED, recipe=digest, children=1, said="")
-            count = 1
-        claim.check_unchanged()
-        staging.commit(note, app.announce)
-    return Resolved(count=count, said=note.said)
+        with duplicates.judging(app, claim, given) as judge:
+            note = _passed(claim, digest, judge.same(digest))
+            if note.said:
+                staging.drop_child(target, Status.WORKING, claim.name)
+            else:
+                judge.passes(staging, digest)
+            claim.check_unchanged()
+            staging.commit(note, app.announce)
+            judge.done()
+    return Resolved(count=0 if note.said else 1, said=note.said)
+
+
+def _passed(claim: Claim, digest: str, duplicate: str) -> notes.FileNote:
+    """Give the note of a file that passes; where it is not handed on, it says why."""
+    resolved = replace(claim.note, ended=Status.RESOLVED)
+    if duplicate:
+        return replace(resolved, said=duplicate)
+    if claim.note.recipe == digest:
+        return replace(resolved, said="extracted before, the same bytes")
+    return replace(resolved, recipe=digest, children=1, said="")
 
 
 def _use_up_done_file(app: App, claim: Claim, given: str) -> None:

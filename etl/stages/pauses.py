@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from etl.app import App
 from etl.config.reading import Config
-from etl.files import away, room, survey
+from etl.errors import Paused
+from etl.files import away, paused, room, survey
 from etl.files.layout import Layout
 from etl.model import Place, Stage, Status
 
@@ -21,12 +22,30 @@ _COUNT_HOLDS = 1.0
 
 def why(app: App, place: Place) -> str:
     """Say why no file of a place may be claimed now; "" when nothing is in the way."""
-    return no_room(app) or too_many_wait(app.config, app.layout, place) or away_now(app, place)
+    return (
+        by_hand(app.layout, place)
+        or no_room(app)
+        or too_many_wait(app.config, app.layout, place)
+        or away_now(app, place)
+    )
+
+
+def by_hand(layout: Layout, place: Place) -> str:
+    """Say that an operator paused a place; "" when nobody did."""
+    mark = paused.of_place(layout, place)
+    return str(mark) if mark else ""
+
+
+def require_going(layout: Layout, pipeline: str) -> None:
+    """Make sure that nobody paused a pipeline or a stage of it, or raise `Paused`."""
+    for mark in paused.of_pipeline(layout, pipeline):
+        said, _, hint = str(mark).rpartition("; ")
+        raise Paused(f"{mark.target} is paused {said}", next=hint)
 
 
 def due(app: App, place: Place) -> float | None:
     """Tell when one file of a place that is away may go through as the probe; None when that is not the pause."""
-    if not (app.waits_for_away and place.location) or no_room(app):
+    if not (app.waits_for_away and place.location) or by_hand(app.layout, place) or no_room(app):
         return None
     known = away.read(app.layout, place)
     return known.next if known else None
@@ -42,7 +61,8 @@ def told(config: Config, layout: Layout, place: Place) -> str:
     """Say to a person why a place begins nothing; "" when nothing is in the way."""
     known = away.read(layout, place) if place.location else None
     return (
-        room.short(layout, config.settings.reserve)
+        by_hand(layout, place)
+        or room.short(layout, config.settings.reserve)
         or too_many_wait(config, layout, place)
         or (_told_away(place, known) if known else "")
     )

@@ -41,7 +41,7 @@ from etl.model import (
     Urgency,
     Waiting,
 )
-from etl.stages import endings, extract, load, pauses, pull, serial, transform
+from etl.stages import endings, extract, load, pauses, pull, serial, telling, transform
 
 log = logging.getLogger("etl.stages")
 
@@ -70,7 +70,15 @@ def _perform(app: App, waiting: Waiting, work: Work) -> tuple[str, Outcome]:
     try:
         with serial.turn(app, waiting), moves.claim(app.layout, waiting, app.announce) as claim:
             app.holds(claim.place, claim.name)
-            return claim.name, _ending(app, claim, work)
+            # asked again: whoever paused it must be able to tell by the folders that nothing more is begun
+            if paused := pauses.by_hand(app.layout, claim.place):
+                moves.give_back(claim)
+                return claim.name, _paused(paused)
+            telling.claimed(app, waiting, claim)
+            begun = time.monotonic()
+            outcome = _ending(app, claim, work)
+            telling.ended(app, claim, outcome, time.monotonic() - begun)
+            return claim.name, outcome
     except NotClaimed as why:
         return waiting.name, Skipped(why=str(why))
     except Final as error:  # it cannot even be claimed: a link, a pipe, a damaged note
@@ -94,6 +102,7 @@ def _refuse(app: App, waiting: Waiting, reason: Reason) -> Outcome:
         moves.refuse(app.layout, waiting, reason)
     except NotClaimed as why:
         return Skipped(why=str(why))
+    telling.moved(app, waiting.place, waiting.name)
     return Failed(reason=reason)
 
 

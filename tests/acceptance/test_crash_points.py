@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from etl.files import arrivals, key_locks, notes, outbox
+from etl.files import arrivals, key_locks, notes, outbox, paused
 from etl.model import Status
 from etl.points import Point
 from tests import road as roads
@@ -130,6 +130,19 @@ def kill(road: Road, at: str) -> None:
             with unreachable(road):
                 road.work(patient=True)
             killed = road.crash(at)
+        case Point.MARK_PAUSED:
+            killed = road.crash(at, "pause")
+            paused.clear(road.layout, road.pipeline)
+        case Point.MARK_RESUMED:
+            road.crash("", "pause")
+            killed = road.crash(at, "resume")
+            paused.clear(road.layout, road.pipeline)
+        case Point.NOTE_UNSERVED:
+            killed = road.crash(at, "unserved")
+        case Point.UNSERVED_CLEAR:
+            road.crash("", "unserved")
+            killed = road.crash(at, "served")
+            road.crash("", "served")
         case _:
             killed = road.crash(at)
     assert killed.returncode == -signal.SIGKILL, f"{at} is on nobody's road: {killed.stderr}"

@@ -23,8 +23,10 @@ _TAKEN = "if somebody took it out, move it below data/archive/"
 def passed_on(tree: Tree) -> Iterator[Finding]:
     """P1: what is resolved in extract is known to transform."""
     extract, transform = tree.place(Stage.EXTRACT), tree.place(Stage.TRANSFORM)
-    for name, file, _ in tree.resolved(extract):
-        if not tree.has(transform, piece(file)):
+    for name, file, note in tree.resolved(extract):
+        # a duplicate is resolved and hands nothing on; its note says so
+        duplicate = note.ended == Status.RESOLVED and not note.recipe
+        if not duplicate and not tree.has(transform, piece(file)):
             yield Finding(
                 promise="P1",
                 check="lost",
