@@ -49,6 +49,9 @@ class Point(StrEnum):
     LOCATION_COMMIT = "location-commit"
     MARK_AWAY = "mark-away"
     MARK_BACK = "mark-back"
+    SPOOL = "spool"
+    NOTE_VERDICT = "note-verdict"
+    FOLLOW = "follow"
 
 
 #: what to do where, set by tests only: `claim:before` or `claim:after` ends the process there, `*` stands for every
