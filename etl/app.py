@@ -17,7 +17,7 @@ from etl.config import reading
 from etl.config.origin import together
 from etl.config.schema import StageOptions
 from etl.errors import ConfigError, Unavailable
-from etl.files import names, notes
+from etl.files import names, notes, verdicts
 from etl.files.layout import REQUESTS, Layout, places
 from etl.model import Place, Progress, Stage, Update, Waiting
 from etl.queues import lanes
@@ -71,6 +71,7 @@ class App:
         layout = Layout(config.data)
         for name, pipeline in config.pipelines.items():
             layout.make(name, pipeline.spec.load.locations)
+        verdicts.since(layout)  # before anything arrives: what comes from now on is followed by its hooks
         return cls(config, layout, layout.data_id(), announcer)
 
     def pipeline(self, name: str) -> reading.PipelineConfig:

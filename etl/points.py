@@ -54,6 +54,9 @@ class Point(StrEnum):
     MARK_RESUMED = "mark-resumed"
     NOTE_UNSERVED = "note-unserved"
     UNSERVED_CLEAR = "unserved-clear"
+    SPOOL = "spool"
+    NOTE_VERDICT = "note-verdict"
+    FOLLOW = "follow"
 
 
 #: what to do where, set by tests only: `claim:before` or `claim:after` ends the process there, `*` stands for every

@@ -29,6 +29,12 @@ from etl.model import Outcome, Place, Stage, Status, Waiting
 from etl.queues.enqueue import InlineAnnouncer
 from etl.services import complaints, fsck, mending, unserved
 from etl.stages import run
+from etl.files import arrivals, gate, moves, names, notes, survey, verdicts
+from etl.files.layout import Layout
+from etl.model import Outcome, Place, Stage, Status, Waiting
+from etl.queues.enqueue import InlineAnnouncer
+from etl.services import fsck, mending
+from etl.stages import judging, run
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -189,6 +195,17 @@ class Road:
                     for path in survey.inside(folder):
                         arrivals.lift(self.layout, place, path, gate.seen(path.stat()))
 
+    def judge(self) -> list[verdicts.Record]:
+        """Judge every delivery there is, and give the verdicts that are news."""
+        with self.opened() as app:
+            found = [judging.judge(app, self.pipeline, file_id) for file_id in self.ids()]
+        return [record for record in found if record is not None]
+
+    def ids(self) -> list[str]:
+        """Give the ids of all that ever came, oldest first."""
+        folder = self.data / self.pipeline / ".notes"
+        return sorted(path.stem for path in folder.glob("*.json") if "." not in path.stem)
+
     def crash(self, at: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Work all that waits in a process that is killed at a point: `commit:before`, `claim:after#2`, …"""
         return self._python(["-m", "tests.road", *(arguments or ("work",))], at)
@@ -315,6 +332,8 @@ def main(road: Road, verb: str, *arguments: str) -> None:
             road.lift()
         case "ask":
             road.ask()
+        case "judge":
+            road.judge()
         case "deliver":
             arrivals.deliver(road.layout, road.pipeline, Path(arguments[0]))
         case "pause":

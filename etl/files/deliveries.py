@@ -1,7 +1,7 @@
-"""Deliveries: one line per source file, read from the folders and notes alone.
+"""Deliveries: a source file and all that came of it, put together from its pieces wherever these were read.
 
-Answers "what came, how far is it, what was held back" for `etl files`, `etl show` and the end of `etl run`.
-Changes nothing; the verdict given here is what the disk says at this moment.
+Answers "what came, how far is it, what was held back" for `etl files`, `etl show`, the end of `etl run` and whoever
+judges. Changes nothing; the verdict given here is what the pieces say at this moment. One by its id: `walking`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from etl.model import Place, Stage, Status
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """One file of a delivery: the source, a unit file, or something held back, and where it lies."""
+    """One file of a delivery: the source, a unit file, or something held back, where it lies and what is noted."""
 
     place: Place
     status: Status
     file: names.FileName
     name: str
+    note: notes.FileNote = field(default_factory=notes.FileNote)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,7 @@ class Delivery:
 
     note: notes.SourceNote
     pieces: Sequence[Piece]
+    generation: int = 0
     rows: int = 0
     units: int = 0
     held_back: int = 0
@@ -40,14 +42,16 @@ class Delivery:
     loaded: Mapping[str, int] = field(default_factory=dict)
     said: str = ""
 
-    #: what an operator took out of the road for good.
+    #: what an operator took out of the road for good, as `place/name`.
     discarded: Sequence[str] = ()
+    #: something of it is on its way between two folders, or cannot be found or read.
+    moving: bool = False
 
     @property
     def verdict(self) -> str:
         """How it ended so far: working, failed, partial or resolved."""
         statuses = {piece.status for piece in self.pieces}
-        if statuses & {Status.WORKING, Status.IN_PROCESS}:
+        if self.moving or statuses & {Status.WORKING, Status.IN_PROCESS}:
             return "working"
         failed = [piece for piece in self.pieces if piece.status is Status.FAILED]
         if not failed and not self.discarded:
@@ -62,6 +66,41 @@ class Delivery:
         return file is not None and file.is_source
 
 
+def of_pieces(
+    note: notes.SourceNote, pieces: Sequence[Piece], discarded: Iterable[str], *, moving: bool = False
+) -> Delivery:
+    """Put a delivery together from its pieces and from what of it was discarded; looks at nothing else."""
+    transformed = _transformed(pieces)
+    # what an older generation left behind can change nothing any more
+    pieces = [one for one in pieces if one.file.is_source or one.file.generation >= transformed.generation]
+    there = {f"{piece.place}/{piece.name}" for piece in pieces}
+    return Delivery(
+        note=note,
+        pieces=pieces,
+        generation=transformed.generation,
+        rows=transformed.rows,
+        units=transformed.units + _corrected(pieces),
+        held_back=_held_back(pieces),
+        loaded=_loaded(pieces),
+        said=transformed.said,
+        discarded=[one for one in discarded if one not in there and _is_of_life(one, transformed.generation)],
+        moving=moving,
+    )
+
+
+def unnoted(pipeline: str, file_id: str, given: str) -> notes.SourceNote:
+    """Give what is known of a source file whose note was lost: what its name says."""
+    return notes.SourceNote(
+        id=file_id,
+        pipeline=pipeline,
+        given=given,
+        sha256="",
+        size=0,
+        mtime=0,
+        arrived=names.milliseconds(file_id) / 1000,
+    )
+
+
 def of_pipeline(
     layout: Layout, pipeline: str, locations: Iterable[str], ids: set[str] | None = None
 ) -> list[Delivery]:
@@ -70,9 +109,8 @@ def of_pipeline(
     pieces: dict[str, list[Piece]] = defaultdict(list)
     for place in places:
         for status in Status:
-            for piece in _pieces(layout, place, status):
-                if ids is None or piece.file.id in ids:
-                    pieces[piece.file.id].append(piece)
+            for piece in _pieces(layout, place, status, ids):
+                pieces[piece.file.id].append(piece)
     return [_delivery(layout, pipeline, file_id, pieces[file_id]) for file_id in sorted(pieces)]
 
 
@@ -89,11 +127,12 @@ def moved(layout: Layout, delivery: Delivery) -> float:
     return max(times, default=0.0)
 
 
-def _pieces(layout: Layout, place: Place, status: Status) -> Iterable[Piece]:
+def _pieces(layout: Layout, place: Place, status: Status, ids: set[str] | None) -> Iterable[Piece]:
     for name in survey.listing(layout, place, status):
         file = names.parse(place.pipeline, name)
-        if file is not None:
-            yield Piece(place=place, status=status, file=file, name=name)
+        if file is not None and (ids is None or file.id in ids):
+            note = notes.glance(layout, place, name)
+            yield Piece(place=place, status=status, file=file, name=name, note=note)
 
 
 def _delivery(layout: Layout, pipeline: str, file_id: str, pieces: Sequence[Piece]) -> Delivery:
@@ -120,21 +159,20 @@ def _delivery(layout: Layout, pipeline: str, file_id: str, pieces: Sequence[Piec
         said=transformed.said or _said_by_extract(layout, pieces),
         discarded=[one for one in discarded if _counts(one, pieces, transformed.generation)],
     )
+    note = notes.glance_source(layout, pipeline, file_id) or unnoted(pipeline, file_id, pieces[0].file.given)
+    return of_pieces(note, pieces, notes.read_discarded(layout, pipeline, file_id))
 
 
-def _counts(discarded: str, pieces: Sequence[Piece], generation: int) -> bool:
-    """Tell whether what was discarded is missing still: not from an older generation, and not back on the road."""
-    place, _, name = discarded.rpartition("/")
-    if any(str(piece.place) == place and piece.name == name for piece in pieces):
-        return False
-    file = names.parse(place.partition("/")[0], name)
+def _is_of_life(discarded: str, generation: int) -> bool:
+    """Tell whether what was discarded is missing still: what an older generation left is not."""
+    file = names.parse(discarded.partition("/")[0], discarded.rpartition("/")[2])
     return file is None or file.is_source or file.generation >= generation
 
 
-def _source_note(layout: Layout, pieces: Sequence[Piece]) -> notes.FileNote:
+def _transformed(pieces: Sequence[Piece]) -> notes.FileNote:
     for piece in pieces:
         if piece.file.is_source and piece.place.stage is Stage.TRANSFORM:
-            return notes.glance(layout, piece.place, piece.name)
+            return piece.note
     return notes.FileNote()
 
 
@@ -146,26 +184,24 @@ def _said_by_extract(layout: Layout, pieces: Sequence[Piece]) -> str:
 
 
 def _corrected(layout: Layout, pieces: Sequence[Piece]) -> int:
+def _corrected(pieces: Sequence[Piece]) -> int:
     """Count the units made of rows that were held back and corrected."""
     bad = [piece for piece in pieces if piece.file.is_held_back and piece.place.stage is Stage.TRANSFORM]
-    return sum(notes.glance(layout, piece.place, piece.name).units for piece in bad)
+    return sum(piece.note.units for piece in bad)
 
 
-def _held_back(layout: Layout, pieces: Sequence[Piece]) -> int:
+def _held_back(pieces: Sequence[Piece]) -> int:
     """Count what is held back right now: the rows and units in `-bad` files that lie in `failed/`."""
-    held = 0
-    for piece in pieces:
-        if piece.file.is_held_back and piece.status is Status.FAILED:
-            held += notes.glance(layout, piece.place, piece.name).rows
-    return held
+    bad = [piece for piece in pieces if piece.file.is_held_back and piece.status is Status.FAILED]
+    return sum(piece.note.rows for piece in bad)
 
 
-def _loaded(layout: Layout, pieces: Sequence[Piece]) -> dict[str, int]:
-    """Sum the units at each location over the unit files."""
-    loaded: dict[str, int] = defaultdict(int)
+def _loaded(pieces: Sequence[Piece]) -> dict[str, int]:
+    """Sum the units at each location over the unit files; one that went there twice is there once."""
+    there: dict[str, dict[str, int]] = defaultdict(dict)
     for piece in pieces:
-        if piece.place.stage is not Stage.LOAD:
-            continue
-        for location, told in notes.glance(layout, piece.place, piece.name).locations.items():
-            loaded[location] += int(told.get("units", 0))
-    return dict(loaded)
+        if piece.place.stage is Stage.LOAD:
+            for location, told in piece.note.locations.items():
+                units = int(told.get("units", 0))
+                there[location][piece.name] = max(units, there[location].get(piece.name, 0))
+    return {location: sum(files.values()) for location, files in there.items()}

@@ -60,6 +60,12 @@ class FileName:
         """Tell a `-bad` file, which is read as it was written."""
         return self.part.endswith("bad")
 
+    @property
+    def plain_suffix(self) -> str:
+        """The suffix without compression: held-back rows are to be edited."""
+        first, *rest = [part for part in self.suffix.split(".") if part] or ["txt"]
+        return f".{first}" if rest or first.lower() not in ("gz", "zip") else ".csv"
+
     def child(self, ordinal: int, generation: int) -> FileName:
         """Name the unit file number `ordinal` of this file."""
         return self._descendant(str(ordinal), ".jsonl", generation)

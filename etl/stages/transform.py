@@ -107,7 +107,7 @@ def _split(app: App, pipeline: PipelineConfig, claim: Claim, life: Life, staging
     spec = pipeline.spec.transform
     chosen = _format(app, pipeline, claim.file)
     with _reading(app, pipeline, claim, chosen) as reading:
-        suffix = _plain_suffix(claim.file) if chosen.raw_rows else ".jsonl"
+        suffix = claim.file.plain_suffix if chosen.raw_rows else ".jsonl"
         held = HeldBack(staging, str(claim.file.held_back(suffix, life.generation)), reading, chosen.raw_rows)
         out = UnitFiles(
             staging, claim.file, life.recipe, generation=life.generation, per_file=spec.units_per_file
@@ -225,12 +225,6 @@ def _reading(app: App, pipeline: PipelineConfig, claim: Claim, chosen: Format) -
     with os.fdopen(os.dup(claim.descriptor), "rb") as stream:
         stream.seek(0)
         yield chosen.open(unpack.unpack(claim.name, stream, int(pipeline.spec.transform.read.max_unpacked)))
-
-
-def _plain_suffix(file: names.FileName) -> str:
-    """Give the suffix without compression: held-back rows are to be edited."""
-    first, *rest = [part for part in file.suffix.split(".") if part] or ["txt"]
-    return f".{first}" if rest or first.lower() not in ("gz", "zip") else ".csv"
 
 
 def _schema(pipeline: PipelineConfig) -> UnitSchema:

@@ -15,7 +15,7 @@ from pathlib import Path
 from etl import disk
 from etl.app import App
 from etl.errors import Final
-from etl.files import names, notes
+from etl.files import names, notes, verdicts
 from etl.model import Place, Stage, Status
 from etl.services.fsck.finding import Tally
 from etl.services.fsck.tree import Box, Tree, piece
@@ -126,7 +126,7 @@ def _read_sources(tree: Tree, tally: Tally) -> None:
                     place, _, discarded = told.rpartition("/")
                     if place in by_name and (file := tree.file(discarded)):
                         tree.elsewhere[by_name[place]].add(piece(file))
-            else:
+            elif not verdicts.is_verdict(name):
                 tree.sources[name] = notes.read_source(layout, pipeline, name)
         except (Final, TypeError, ValueError, AttributeError):
             tree.sources[name] = None
