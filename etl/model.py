@@ -178,6 +178,20 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Traced:
+    """One row that a location has, and what of its origin the location itself knows."""
+
+    values: Mapping[str, Any]
+    file: str
+    generation: int
+    #: the line in the source file; None where the location keeps the unit's place in its unit file instead.
+    line: int | None = None
+    #: name of the unit file and ordinal in it, from 0.
+    unit_file: str = ""
+    unit: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Excess:
     """More rows of one generation of a source file than a location may have."""
 

@@ -20,6 +20,7 @@ VERBS = {
     "files": ("Daily", "one line per source file: rows, loaded, held back, verdict"),
     "failed": ("Daily", "what failed and why"),
     "show": ("Daily", "everything about one file"),
+    "trace": ("Daily", "from a row at a location to its file, line and bytes"),
     "retry": ("Daily", "move failed files back to working"),
     "discard": ("Daily", "move failed files into the archive, with your reason"),
     "pause": ("Daily", "begin nothing more of a pipeline or a stage"),

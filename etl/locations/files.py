@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import orjson
 
 from etl import disk, errors, points
 from etl.config import strict
-from etl.model import Excess, Key, Loaded, UnitFile
+from etl.model import Excess, Key, Loaded, Traced, UnitFile
 
 Told = TypeVar("Told")
 
@@ -97,6 +97,29 @@ class FilesLocation:
     def excess(self, data: str, pipeline: str) -> Iterator[Excess]:
         """Tell the records of older generations that were not taken away."""
         return self._records(_older)
+
+    def trace(self, wanted: Mapping[str, str], most: int) -> Iterator[Traced]:
+        """Read through the files, the newest first; where each unit stands in its unit file is told.
+
+        A file that its reader took away cannot be looked into.
+        """
+        found = 0
+        for file, record in sorted(
+            self._records(lambda file, records: [(file, one) for one in records]),
+            key=lambda one: (one[0], one[1].generation, one[1].name),
+            reverse=True,
+        ):
+            with self._problems_explained():
+                for ordinal, unit in _matching(self._folder / record.name, wanted):
+                    yield Traced(
+                        values=unit,
+                        file=file,
+                        generation=record.generation,
+                        unit_file=record.name,
+                        unit=ordinal,
+                    )
+                    if (found := found + 1) >= most:
+                        return
 
     def _records(self, tell: Callable[[str, list[Record]], Iterable[Told]]) -> Iterator[Told]:
         """Tell something of every source file's records, or raise `Away` or `Refused`."""
@@ -186,6 +209,23 @@ def _read(records: Path) -> dict[Path, Record]:
     for path in records.glob("*.json"):
         found[path] = Record(path=path, **orjson.loads(path.read_bytes()))
     return found
+
+
+def _matching(path: Path, wanted: Mapping[str, str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Give the units with these values and their ordinals; none of a file that is no longer there."""
+    try:
+        lines = path.open("rb")
+    except FileNotFoundError:
+        return
+    with lines:
+        for ordinal, line in enumerate(lines):
+            unit = orjson.loads(line)
+            if all(field in unit and _text(unit[field]) == value for field, value in wanted.items()):
+                yield ordinal, unit
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 
 def _key(file: str, record: Record) -> Key:

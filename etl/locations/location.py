@@ -1,12 +1,12 @@
 """A location is a named place units are written to: the contract all kinds keep, and how one is opened.
 
 Never reads a unit file and never moves anything; a kind's module is imported only when it is used.
-Called by the load stage, by `etl check` and by `etl fsck`.
+Called by the load stage, by `etl check`, `etl fsck` and `etl trace`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Protocol, cast
@@ -41,6 +41,12 @@ class Location(Protocol):
 
     def excess(self, data: str, pipeline: str) -> Iterator[model.Excess]:
         """Tell where more is here than was loaded, or what an older generation left; raises as `keys` does."""
+
+    def trace(self, wanted: Mapping[str, str], most: int) -> Iterator[model.Traced]:
+        """Tell where the rows with these values came from, the newest first, `most` of them at most.
+
+        Writes nothing. Raises `Refused` where lineage is not kept or a field is unknown, else as `keys` does.
+        """
 
     def close(self) -> None:
         """Let go of connections; a closed location connects again when it is used."""

@@ -7,14 +7,14 @@ Opened by `location`; tests look into it through `store`.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from etl import errors
 from etl.config import strict
-from etl.model import Excess, Key, Loaded, Trouble, UnitFile, UnitKey
+from etl.model import Excess, Key, Loaded, Traced, Trouble, UnitFile, UnitKey
 
 Source = tuple[str, str, str]
 
@@ -101,6 +101,12 @@ class MemoryLocation:
     def excess(self, data: str, pipeline: str) -> Iterator[Excess]:
         """Tell nothing: a key and its units are one thing here."""
         return iter(())
+
+    def trace(self, wanted: Mapping[str, str], most: int) -> Iterator[Traced]:
+        """Tell nothing of lines: raise `Refused`, because none are kept."""
+        raise errors.Refused(
+            f"location {self.name!r} keeps units in memory and no lineage", next="Trace another location"
+        )
 
     def close(self) -> None:
         """Keep everything: there is nothing to let go of."""

@@ -7,7 +7,7 @@ Never moves a file and never changes a table that is there. Opened by `location`
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,13 +15,13 @@ import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from etl import errors, points
-from etl.locations import answers, bookkeeping, engines, sql_findings, sql_keys, tables
+from etl.locations import answers, bookkeeping, engines, sql_findings, sql_keys, sql_trace, tables
 from etl.locations.bookkeeping import Books, Kept, Standing
 from etl.locations.isolation import Isolation
 from etl.locations.portable import PortableWriter
 from etl.locations.sql_options import Options
 from etl.locations.writer import Plan, Writer
-from etl.model import Block, Excess, Key, Loaded, UnitFile
+from etl.model import Block, Excess, Key, Loaded, Traced, UnitFile
 
 Told = TypeVar("Told")
 
@@ -77,6 +77,12 @@ class SqlLocation:
             return iter(())
         whose = (data, pipeline)
         return self._asked(sql_keys.excess(self._engine, self._books, self._options.table, whose))
+
+    def trace(self, wanted: Mapping[str, str], most: int) -> Iterator[Traced]:
+        """Tell which file, generation and line the rows with these values came from, or raise as `keys` does."""
+        return self._asked(
+            sql_trace.rows(self._engine, self._books, self._options.table, sql_trace.Wish(wanted, most))
+        )
 
     def _asked(self, told: Iterator[Told]) -> Iterator[Told]:
         self._leave_parents_connections()

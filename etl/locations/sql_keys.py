@@ -27,7 +27,7 @@ Whose = tuple[str, str]
 def keys(engine: sa.Engine, books: Books, whose: Whose) -> Iterator[Key]:
     """Give every key of a pipeline; none where nothing was ever loaded."""
     kept = books.tables[1]
-    with _looking(engine, books) as connection:
+    with looking(engine, books) as connection:
         if connection is None:
             return
         columns = (kept.c.file, kept.c.generation, kept.c.part, kept.c["count"], kept.c.rejected)
@@ -44,7 +44,7 @@ def excess(engine: sa.Engine, books: Books, target: str, whose: Whose) -> Iterat
 
     One statement, so that a load that commits meanwhile is seen whole or not at all.
     """
-    with _looking(engine, books) as connection:
+    with looking(engine, books) as connection:
         table = None if connection is None else tables.find(connection, target)
         if connection is None or table is None or tables.missing_lineage(table):
             return
@@ -90,7 +90,7 @@ def _counted(books: Books, whose: Whose) -> sa.Subquery:
 
 
 @contextmanager
-def _looking(engine: sa.Engine, books: Books) -> Iterator[sa.Connection | None]:
+def looking(engine: sa.Engine, books: Books) -> Iterator[sa.Connection | None]:
     """Connect to look; None where there is no database file or none of our tables, so nothing was ever loaded."""
     database = engine.url.database or ""
     if engine.dialect.name == "sqlite" and not database.startswith("file:") and not Path(database).exists():
