@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 
 import click
 
 from etl.cli import common, selecting
+from etl.files import reasons
 from etl.files.layout import Layout
-
-#: a value at the head of a cause: quoted, or a number.
-_VALUE = re.compile(r"^('.*?'|\".*?\"|-?[\d.]+)(?= )")
 
 
 @click.command("failed")
@@ -27,7 +24,7 @@ def command(pipeline: str | None, group: bool, json_: bool) -> None:
     elif not found:
         click.echo("nothing failed")
     elif group:
-        counts = Counter((str(one.place), cause) for one in found for cause in _causes(one))
+        counts = Counter((str(one.place), cause) for one in found for cause in reasons.causes(one.reason))
         rows = [[count, place, cause] for (place, cause), count in counts.most_common()]
         common.print_table(["files", "place", "why"], rows, right=["files"])
     else:
@@ -40,21 +37,6 @@ def command(pipeline: str | None, group: bool, json_: bool) -> None:
                 click.echo(f"      … and {more} more")
             if one.reason.get("next"):
                 common.print_wrapped(f"next: {one.reason['next']}", indent=4)
-
-
-def _causes(one: selecting.FailedFile) -> set[str]:
-    """Give what is wrong with a file, without its lines and values: many files may have that in common."""
-    troubles = one.reason.get("where", [])
-    causes = {
-        f"{trouble['field']}: {_VALUE.sub('…', str(trouble['cause']))}"
-        for trouble in troubles
-        if "field" in trouble
-    }
-    # without a field a cause is in somebody else's words, which may differ from row to row: the first will do
-    causes |= {
-        str(trouble["cause"]) for trouble in troubles if "field" not in trouble and trouble is troubles[0]
-    }
-    return causes or {one.summary}
 
 
 def told(trouble: dict[str, object]) -> str:

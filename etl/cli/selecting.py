@@ -29,7 +29,7 @@ class FailedFile:
     @property
     def summary(self) -> str:
         """Why, in one line."""
-        return str(self.reason.get("summary") or "no reason file lies beside it")
+        return reasons.summary(self.reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,6 +41,16 @@ def listing(layout: Layout, place: Place, status: Status, done: str | None = Non
     return sorted(work)
 
 
+def dated(
+    layout: Layout, place: Place, status: Status, done: str | None = None
+) -> tuple[dict[str, float], int]:
+    """Give the files in one status folder and since when each lies there, and how many names are never work."""
+    work, dropped, ignored = _sorted_out(layout, place, status, done)
+    folder = layout.status(place, status)
+    found = {name: moved for name in work if (moved := _moved(folder / name)) is not None}
+    return found, ignored + (len(dropped) if status is not Status.WORKING else 0)
+
+
 def folders(layout: Layout, place: Place) -> list[Path]:
     """Give the folders that were dropped into `working/`; hidden and half-written ones are left out."""
     _, dropped, _ = _sorted_out(layout, place, Status.WORKING, None)

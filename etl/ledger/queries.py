@@ -44,6 +44,12 @@ def folders(connection: sa.Connection, pipeline: str | None = None) -> list[Fold
     return [codec.folder(row, oldest) for row in found]
 
 
+def stamps(connection: sa.Connection) -> dict[tuple[Place, Status], int]:
+    """Give what every status folder looked like when it was last listed."""
+    table = tables.folders
+    return {(codec.place(row), Status(row.status)): row.stamp for row in connection.execute(sa.select(table))}
+
+
 def _oldest(connection: sa.Connection, place: Place) -> float | None:
     since = tables.files.c.since
     statement = sa.select(since).where(_WAITING, *_at(tables.files, place)).order_by(since).limit(1)

@@ -29,6 +29,7 @@ class Entry:
 SERVICES = {
     "workers": Entry(factory="etl.services.horses:open", holds_jobs=True),
     "dropbox": Entry(factory="etl.services.dropbox:open"),
+    "recorder": Entry(factory="etl.services.recorder:open"),
 }
 
 
