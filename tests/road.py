@@ -23,17 +23,11 @@ import yaml
 from etl import app as apps
 from etl.app import App
 from etl.config import reading
-from etl.files import arrivals, gate, moves, names, notes, paused, survey
+from etl.files import arrivals, gate, moves, names, notes, paused, survey, verdicts
 from etl.files.layout import Layout
 from etl.model import Outcome, Place, Stage, Status, Waiting
 from etl.queues.enqueue import InlineAnnouncer
 from etl.services import complaints, fsck, mending, unserved
-from etl.stages import run
-from etl.files import arrivals, gate, moves, names, notes, survey, verdicts
-from etl.files.layout import Layout
-from etl.model import Outcome, Place, Stage, Status, Waiting
-from etl.queues.enqueue import InlineAnnouncer
-from etl.services import fsck, mending
 from etl.stages import judging, run
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -319,7 +313,7 @@ def copy_of(road: Road, root: Path) -> Road:
     return Road(root, spec, road.pipeline, dict(road.handlers), dict(road.settings), fresh=False)
 
 
-def main(road: Road, verb: str, *arguments: str) -> None:
+def main(road: Road, verb: str, *arguments: str) -> None:  # noqa: PLR0912 - one case for each verb
     """Do one thing to a project that another process made."""
     match verb:
         case "work":

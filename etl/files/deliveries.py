@@ -82,7 +82,7 @@ def of_pieces(
         units=transformed.units + _corrected(pieces),
         held_back=_held_back(pieces),
         loaded=_loaded(pieces),
-        said=transformed.said,
+        said=transformed.said or _said_by_extract(pieces),
         discarded=[one for one in discarded if one not in there and _is_of_life(one, transformed.generation)],
         moving=moving,
     )
@@ -136,29 +136,6 @@ def _pieces(layout: Layout, place: Place, status: Status, ids: set[str] | None) 
 
 
 def _delivery(layout: Layout, pipeline: str, file_id: str, pieces: Sequence[Piece]) -> Delivery:
-    note = notes.glance_source(layout, pipeline, file_id) or notes.SourceNote(
-        id=file_id,
-        pipeline=pipeline,
-        given=pieces[0].file.given,
-        sha256="",
-        size=0,
-        mtime=0,
-        arrived=names.milliseconds(file_id) / 1000,
-    )
-    transformed = _source_note(layout, pieces)
-    discarded = notes.read_discarded(layout, pipeline, file_id)
-    # what an older generation left behind can change nothing any more
-    pieces = [one for one in pieces if one.file.is_source or one.file.generation >= transformed.generation]
-    return Delivery(
-        note=note,
-        pieces=pieces,
-        rows=transformed.rows,
-        units=transformed.units + _corrected(layout, pieces),
-        held_back=_held_back(layout, pieces),
-        loaded=_loaded(layout, pieces),
-        said=transformed.said or _said_by_extract(layout, pieces),
-        discarded=[one for one in discarded if _counts(one, pieces, transformed.generation)],
-    )
     note = notes.glance_source(layout, pipeline, file_id) or unnoted(pipeline, file_id, pieces[0].file.given)
     return of_pieces(note, pieces, notes.read_discarded(layout, pipeline, file_id))
 
@@ -176,14 +153,13 @@ def _transformed(pieces: Sequence[Piece]) -> notes.FileNote:
     return notes.FileNote()
 
 
-def _said_by_extract(layout: Layout, pieces: Sequence[Piece]) -> str:
+def _said_by_extract(pieces: Sequence[Piece]) -> str:
     """Give what extract said of a source file that it did not hand on: a duplicate."""
     if len(pieces) == 1 and pieces[0].place.stage is Stage.EXTRACT and pieces[0].status is Status.RESOLVED:
-        return notes.glance(layout, pieces[0].place, pieces[0].name).said
+        return pieces[0].note.said
     return ""
 
 
-def _corrected(layout: Layout, pieces: Sequence[Piece]) -> int:
 def _corrected(pieces: Sequence[Piece]) -> int:
     """Count the units made of rows that were held back and corrected."""
     bad = [piece for piece in pieces if piece.file.is_held_back and piece.place.stage is Stage.TRANSFORM]

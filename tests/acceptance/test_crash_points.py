@@ -103,7 +103,7 @@ def road(beginning: Road, tmp_path: Path) -> Road:
     return roads.copy_of(beginning, tmp_path / "project")
 
 
-def kill(road: Road, at: str) -> None:
+def kill(road: Road, at: str) -> None:  # noqa: PLR0912 - one case for each point
     """Have a process killed at a point, doing that which passes there."""
     match Point(at.partition(":")[0]):
         case Point.NOTE_REQUEST | Point.ARRIVE:

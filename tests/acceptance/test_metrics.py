@@ -19,7 +19,6 @@ from tests import supervising
 from tests.queue_helpers import wait_until
 from tests.road import Road
 
-
 LABELS = ("pipeline", "stage", "location", "status", "service", "host")
 
 
