@@ -15,6 +15,7 @@ from rich.tree import Tree
 
 from etl.cli import common
 from etl.files import names
+from etl.model import Stage
 from etl.services.lineage import Lineage, Step
 
 #: files and attempts of a file that are drawn one by one; `--json` has them all.
@@ -56,7 +57,7 @@ def _step(tree: Tree, label: str, step: Step) -> Tree:
     branch = tree.add(_line(label, step.status, *words, said=note.said))
     if note.generation:
         branch.add(Text(f"generation {note.generation}, recipe {note.recipe[:12]}", style="dim"))
-    if note.children or note.units:
+    if step.piece.place.stage is Stage.TRANSFORM and (note.children or note.units):
         branch.add(
             Text(
                 f"{common.number(note.rows, 'row')} -> {common.number(note.units, 'unit')} "

@@ -35,7 +35,9 @@ def send(mail: Mail, subject: str, text: str, key: str) -> Answer:
     except smtplib.SMTPResponseException as error:
         return _answer(error.smtp_code, f"the mail server answers {error.smtp_code}")
     except (smtplib.SMTPException, OSError, ValueError) as error:
-        return Answer(state=answer.WAITING, said=f"not mailed: {type(error).__name__}: {error}", target="mail")
+        return Answer(
+            state=answer.WAITING, said=f"not mailed: {type(error).__name__}: {error}", target="mail"
+        )
     left = f"; not accepted for {', '.join(refused)}" if refused else ""
     return Answer(state=answer.TOLD, said=f"mailed to {', '.join(mail.to)}{left}", target="mail")
 
