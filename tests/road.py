@@ -23,11 +23,12 @@ import yaml
 from etl import app as apps
 from etl.app import App
 from etl.config import reading
-from etl.files import arrivals, gate, moves, names, notes, paused, survey, verdicts
+from etl.files import arrivals, gate, moves, names, notes, paused, spool, survey, verdicts
 from etl.files.layout import Layout
 from etl.model import Outcome, Place, Stage, Status, Waiting
 from etl.queues.enqueue import InlineAnnouncer
-from etl.services import complaints, fsck, mending, unserved
+from etl.services import complaints, courier, fsck, mending, unserved
+from etl.services.following import Follower
 from etl.stages import judging, run
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -223,6 +224,14 @@ class Road:
             timeout=120,
         )
 
+    def follow(self, **told: Any) -> None:
+        """Do what the courier does in one turn."""
+        with self.opened() as app:
+            one = courier.Courier(app, Follower(app, **told))
+            for path in spool.waiting(app.layout):
+                one.deliver(path)
+            one.close()
+
     # --- the oracle
 
     def broken_promises(self) -> list[str]:
@@ -328,6 +337,8 @@ def main(road: Road, verb: str, *arguments: str) -> None:  # noqa: PLR0912 - one
             road.ask()
         case "judge":
             road.judge()
+        case "follow":
+            road.follow()
         case "deliver":
             arrivals.deliver(road.layout, road.pipeline, Path(arguments[0]))
         case "pause":

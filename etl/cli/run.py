@@ -52,6 +52,8 @@ def command(pipeline: str, files: tuple[Path, ...], inline: bool, json_: bool) -
             click.echo(f"\nwhat is left waits in its folders; `etl run {pipeline}` goes on with it", err=True)
             raise
     worked = _worked(app, pipeline, ids, started, alone)
+    about = [one.note.id for one in worked.found]
+    foreground.conclude(app, pipeline, about, lambda said: click.echo(f"etl: {said}", err=True))
     return _report(worked, bar.done.rows, time.time() - started, json_)
 
 

@@ -76,6 +76,12 @@ def waiting(layout: Layout) -> Iterator[Path]:
                 yield path
 
 
+def is_about(path: Path, pipeline: str, ids: set[str]) -> bool:
+    """Tell by its name whether a spooled file follows a verdict of one of these deliveries."""
+    of, _, rest = path.name.partition("~")
+    return of == pipeline and rest.partition("~")[0] in ids
+
+
 def take(path: Path) -> tuple[Item, disk.Lock] | None:
     """Lock one spooled file and read it; None when another has it, it is gone, or it cannot be read.
 

@@ -20,6 +20,7 @@ from etl.notify.answer import Answer
 TIMEOUT = 10.0
 #: characters of a subject.
 LONGEST = 150
+_IN_CLEAR = "no password is sent to a server that cannot encrypt"
 _PORTS = {"smtp": 25, "smtps": 465}
 
 
@@ -70,7 +71,7 @@ def _connected(parts: SplitResult) -> smtplib.SMTP:
             server.starttls(context=ssl.create_default_context())
             server.ehlo()
         elif parts.scheme != "smtps" and parts.username:
-            raise smtplib.SMTPNotSupportedError("no password is sent to a server that cannot encrypt")
+            raise smtplib.SMTPNotSupportedError(_IN_CLEAR)  # noqa: TRY301 - closed as after any other trouble
         if parts.username:
             server.login(unquote(parts.username), unquote(parts.password or ""))
     except BaseException:

@@ -122,6 +122,10 @@ def _pipeline(config: Config, pipeline: PipelineConfig) -> Iterator[Finding]:
             of_type = pipeline.of_type(kind)
             problem = _tried(lambda of_type=of_type: handlers.load(of_type))  # type: ignore[misc]
             yield Finding(about=f"{name}: type {kind}", problem=problem)
+    for hook in (*spec.on_success, *spec.on_failure):
+        if hook.start is not None:
+            problem = _tried(lambda start=hook.start: config.pipeline(start))  # type: ignore[misc]
+            yield Finding(about=f"{name}: start {hook.start}", problem=problem)
     for source in spec.extract.sources:
         problem = _tried(lambda source=source: sources.listed(source, config.root))  # type: ignore[misc]
         yield Finding(about=f"{name}: source {sources.shown(source.path)}", problem=problem)
