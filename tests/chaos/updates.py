@@ -1,4 +1,4 @@
-"""Updates that are lost, doubled and shuffled while the recorder is killed: does the ledger still say what the folders do?
+"""Updates are lost, doubled and shuffled while the recorder is killed: does the ledger say what the folders do?
 
 Files flow through real services under `etl up`. The short form is a test, the long form `inv chaos --updates N`. Ends
 only processes it started, by id, and stops by itself.
