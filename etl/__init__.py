@@ -1,11 +1,13 @@
 """rq-etl: file-driven ETL jobs on RQ and Redis. A file's folder is its status.
 
 Handlers may raise `etl.Retryable` (try this file again later) or `etl.Final` (fail it as a whole); any other
-exception holds back the row it was raised for. `etl.publish` puts in a message.
+exception holds back the row it was raised for. `etl.publish` puts in a message, `etl.progress` says how far a
+handler is.
 """
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from etl.errors import Final, Retryable
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["Final", "Retryable", "publish"]
+__all__ = ["Final", "Retryable", "progress", "publish"]
 
 
 def publish(
@@ -33,3 +35,15 @@ def publish(
     from etl.services import publishing  # here: handlers import this package, and need none of that
 
     return publishing.publish(pipeline, body, headers or {}, name=name, config=config)
+
+
+def progress(done: float, total: float | None = None, text: str = "") -> None:
+    """Say how far this job is, for `etl status`: `done` of `total`, and a few words.
+
+    Call it as often as you like: it is shown at most twice a second. Never raises, and outside a job of a worker
+    does nothing.
+    """
+    if "etl.app" in sys.modules:  # else this is no worker, and a handler's own tests need none of that
+        from etl import app
+
+        app.board().say(done, total, text)

@@ -21,7 +21,7 @@ from etl.files import names, notes, verdicts
 from etl.files.layout import REQUESTS, Layout, places
 from etl.model import Place, Progress, Stage, Update, Waiting
 from etl.queues import lanes
-from etl.queues.queue import Announcer, Work
+from etl.queues.queue import Announcer, Board, Unshown, Work
 
 if TYPE_CHECKING:
     from etl.formats.format import Format
@@ -61,6 +61,8 @@ class App:
     holds: Callable[[Place, str], None] = _unguarded
     #: told what happens to files, for the history; never raises.
     tell: Callable[[Update], None] = _unrecorded
+    #: shows how far the job in hand is; never raises.
+    board: Board = field(default_factory=Unshown)
     _formats: dict[str, Format] = field(default_factory=dict)
     _locations: dict[str, Mapping[str, Location]] = field(default_factory=dict)
     _headers: dict[tuple[str, str], Mapping[str, str]] = field(default_factory=dict)
@@ -206,6 +208,11 @@ def current() -> App:
     if not _current:
         raise ConfigError("this job runs outside an rq-etl worker", next="start workers with: etl worker")
     return _current[-1]
+
+
+def board() -> Board:
+    """Give the board of this process; outside a worker one that nobody looks at."""
+    return _current[-1].board if _current else Unshown()
 
 
 def configuration(explicit: Path | None, overrides: Mapping[str, str] | None = None) -> reading.Config:

@@ -20,7 +20,7 @@ from etl.files.layout import Layout
 from etl.model import Waiting
 
 #: columns that may be of any length.
-_FOLDS = ("file", "place", "why")
+_FOLDS = ("file", "place", "why", "in work", "text")
 #: columns that a terminal of fewer than so many characters has no room for.
 _SPARE, _NARROW = ("arrived", "id"), 72
 

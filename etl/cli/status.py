@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from etl.cli import common, one
+from etl.cli import common, in_work, one
 from etl.config.reading import Config
 from etl.files import away, survey
 from etl.files import layout as layouts
@@ -51,9 +51,10 @@ def _meant(config: Config, text: str | None) -> SourceNote | None:
 
 def _facts(config: Config, pipeline: str | None) -> dict[str, Any]:
     tree = layouts.Layout(config.data)
-    places = []
+    places, looked_at = [], []
     for name in common.chosen(config, pipeline):
         for place in layouts.places(name, config.pipelines[name].spec.load.locations):
+            looked_at.append(place)
             done = survey.done_pattern(place, config.pipelines[name].spec.extract.complete.done)
             counts = {status: survey.count(tree, place, status, done) for status in Status}
             waiting = counts[Status.WORKING]
@@ -69,11 +70,14 @@ def _facts(config: Config, pipeline: str | None) -> dict[str, Any]:
                     "away_since": _away_since(tree, place),
                 }
             )
+    redis = _redis(config)
     return {
         "data": str(config.data),
         "places": places,
+        # a Redis that does not answer is not asked again
+        "in_work": in_work.facts(config, looked_at) if isinstance(redis, dict) else [],
         "services": _services(config),
-        "redis": _redis(config),
+        "redis": redis,
         "unserved": [asdict(one) for one in unserved.read(config.data).values()],
         "held": sorted(config.broken),
         "not_configured": _not_configured(config),
@@ -132,6 +136,7 @@ def _print(facts: dict[str, Any]) -> None:
         click.echo(
             f"{common.number(ignored, 'file')} ignored (hidden, half-written or temporary names, done-files)"
         )
+    in_work.show(facts["in_work"])
     _print_pauses(facts["places"])
     if facts["held"]:
         click.echo(f"held because of their configuration: {', '.join(facts['held'])} (see `etl check`)")

@@ -22,6 +22,11 @@ def updates(data_id: str) -> str:
     return f"etl:{data_id}:updates"
 
 
+def progress(data_id: str) -> str:
+    """Key of the hash that says how far the jobs in hand are: `place/name` of each."""
+    return f"etl:{data_id}:progress"
+
+
 def text(answer: object) -> str:
     """Read a key or an id out of an answer of Redis."""
     return answer.decode() if isinstance(answer, bytes) else str(answer)

@@ -79,3 +79,35 @@ class Unheard:
 
     def holds(self, place: Place, name: str) -> None:
         """Say nothing."""
+
+
+class Board(Protocol):
+    """Whoever shows how far the job in hand is; never raises."""
+
+    def begin(self, place: Place, name: str) -> None:
+        """Hear which file the job has claimed."""
+
+    def read(self, rows: int, done: float, total: float) -> None:
+        """Hear how many rows, and how many bytes of how many, were read of it."""
+
+    def say(self, done: object, total: object, text: object) -> None:
+        """Hear what a handler says of itself, whatever that is."""
+
+    def end(self) -> None:
+        """Hear that the job is over."""
+
+
+class Unshown:
+    """A board nobody looks at."""
+
+    def begin(self, place: Place, name: str) -> None:
+        """Say nothing."""
+
+    def read(self, rows: int, done: float, total: float) -> None:
+        """Say nothing."""
+
+    def say(self, done: object, total: object, text: object) -> None:
+        """Say nothing."""
+
+    def end(self) -> None:
+        """Say nothing."""

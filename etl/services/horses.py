@@ -17,7 +17,7 @@ from etl.errors import EtlError
 from etl.files import fates, names, recovery
 from etl.files import layout as layouts
 from etl.model import Place
-from etl.queues import connection, enqueue, updates
+from etl.queues import connection, enqueue, progress, updates
 from etl.queues.queue import Report
 from etl.services import mending, service
 from etl.services.doorkeeper import Doorkeeper
@@ -46,6 +46,8 @@ def horse(
             app.progress = report.progressed
             app.holds = report.holds
             app.tell = updates.Teller(client, data_id)
+            app.board = board = progress.Board(client, data_id)
+            board.tidy()
             with apps.serving(app):
                 run_worker(client, data_id, list(lanes), ends=ends, report=report)
 

@@ -19,6 +19,7 @@ from etl.model import Progress, Trouble
 from etl.stages import columns, handlers
 from etl.stages.publishing import HeldBack, UnitFiles
 from etl.stages.schema import UnitSchema, UnitTroubles
+from etl.stages.watching import Watch
 
 Record = dict[str, Any]
 
@@ -33,6 +34,7 @@ class Splitter:
     file: handlers.File
     out: UnitFiles
     held: HeldBack
+    watch: Watch
     #: of a file that was itself held back: the source line of each of its rows.
     original_lines: tuple[int, ...] = ()
     redact: frozenset[str] = frozenset()
@@ -44,6 +46,7 @@ class Splitter:
         """Read to the end, or raise `InvalidFile` when the file as a whole is wrong."""
         work = self._records if reading.columns is None else self._table(reading.columns)
         for batch in reading.batches():
+            self.watch.batch(len(batch.rows) + len(batch.wrong))
             lines = self._source_lines(batch)
             held = self.held.count
             for wrong in batch.wrong:
@@ -95,6 +98,7 @@ class Splitter:
         shape: tuple[str, ...] = ()
         waiting: list[list[Any]] = []
         for index, record in enumerate(records):
+            self.watch.row(index)
             line = lines[batch.lines[index]]
             try:
                 made = self._units(record, line)

@@ -21,7 +21,7 @@ from etl.files.moves import Claim
 from etl.formats import unpack
 from etl.formats.format import Format, Reading, open_format
 from etl.model import Place, Reason, Resolved, Stage, Status
-from etl.stages import endings, handlers, leftovers, messages
+from etl.stages import endings, handlers, leftovers, messages, watching
 from etl.stages.publishing import HeldBack, UnitFiles
 from etl.stages.schema import UnitSchema
 from etl.stages.splitting import Splitter
@@ -119,6 +119,7 @@ def _split(app: App, pipeline: PipelineConfig, claim: Claim, life: Life, staging
             file=_facts(app, claim, life),
             out=out,
             held=held,
+            watch=watching.watch(app, claim),
             original_lines=claim.note.lines,
             redact=frozenset(pipeline.spec.redact),
         )
