@@ -60,6 +60,11 @@ def print_paused(tree: Layout, pipelines: Sequence[str]) -> None:
             click.echo(f"paused: {mark.target}: {mark}")
 
 
+def tell(said: str) -> None:
+    """Say something beside the answer."""
+    click.echo(f"etl: {said}", err=True)
+
+
 def as_json(function: Function) -> Function:
     """Give a verb the option `--json`."""
     return click.option("--json", "json_", is_flag=True, help="Print facts as JSON.")(function)

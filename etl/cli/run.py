@@ -17,6 +17,7 @@ from etl.files import arrivals, deliveries, layout, names, reasons, room, survey
 from etl.files.deliveries import Delivery
 from etl.files.layout import REQUESTS
 from etl.model import Place, Stage, Status
+from etl.services.history import Standing
 
 
 @click.command("run")
@@ -165,7 +166,7 @@ def _report(worked: Worked, rows: int, seconds: float, json_: bool) -> int:
     return worked.code
 
 
-def loaded(one: Delivery) -> str:
+def loaded(one: Delivery | Standing) -> str:
     """Say how many units are at each location: one number where they agree."""
     counts = set(one.loaded.values())
     if len(counts) <= 1:

@@ -8,11 +8,12 @@ from typing import Any
 
 import click
 
-from etl.cli import common, failed, run, selecting
+from etl.cli import common, failed, run
 from etl.errors import Final
-from etl.files import deliveries, headers, layout, names, notes, paused, reasons
+from etl.files import headers, layout, names, notes, paused, reasons
 from etl.files.deliveries import Delivery
 from etl.model import Status
+from etl.services import history
 
 
 @click.command("show")
@@ -22,13 +23,7 @@ def command(file: str, json_: bool) -> None:
     """Everything about FILE: a path, a given name, an id or the start of one."""
     config = common.configuration()
     tree = layout.Layout(config.data)
-    found = [
-        one
-        for name, pipeline in config.pipelines.items()
-        for one in deliveries.of_pipeline(tree, name, pipeline.spec.load.locations)
-        if one.note.given == file.rpartition("/")[2]
-        or any(selecting.matches(name, piece.name, file) for piece in one.pieces)
-    ]
+    found = history.find(config, file, common.tell)
     if not found:
         raise Final(f"no file matches {file!r}", next="see them with: etl files")
     facts = [_facts(tree, one) for one in found]

@@ -14,7 +14,7 @@ from etl.files import away, survey
 from etl.files import layout as layouts
 from etl.files.notes import SourceNote
 from etl.model import Place, Status
-from etl.services import records, unserved
+from etl.services import history, records, unserved
 from etl.stages import pauses
 
 
@@ -52,23 +52,21 @@ def _meant(config: Config, text: str | None) -> SourceNote | None:
 def _facts(config: Config, pipeline: str | None) -> dict[str, Any]:
     tree = layouts.Layout(config.data)
     places = []
-    for name in common.chosen(config, pipeline):
-        for place in layouts.places(name, config.pipelines[name].spec.load.locations):
-            done = survey.done_pattern(place, config.pipelines[name].spec.extract.complete.done)
-            counts = {status: survey.count(tree, place, status, done) for status in Status}
-            waiting = counts[Status.WORKING]
-            places.append(
-                {
-                    "place": str(place),
-                    **{str(status): count.files for status, count in counts.items()},
-                    "oldest_waiting": survey.age(waiting.oldest),
-                    "settling": waiting.settling,
-                    "not_done": waiting.not_done,
-                    "ignored": sum(count.ignored for count in counts.values()),
-                    "paused": pauses.told(config, tree, place),
-                    "away_since": _away_since(tree, place),
-                }
-            )
+    counted = history.counts(config, common.chosen(config, pipeline), common.tell)
+    for place, counts in counted.items():
+        waiting = counts[Status.WORKING]
+        places.append(
+            {
+                "place": str(place),
+                **{str(status): count.files for status, count in counts.items()},
+                "oldest_waiting": survey.age(waiting.oldest),
+                "settling": waiting.settling,
+                "not_done": waiting.not_done,
+                "ignored": sum(count.ignored for count in counts.values()),
+                "paused": pauses.told(config, tree, place),
+                "away_since": _away_since(tree, place),
+            }
+        )
     return {
         "data": str(config.data),
         "places": places,
@@ -137,10 +135,10 @@ def _print(facts: dict[str, Any]) -> None:
         click.echo(f"held because of their configuration: {', '.join(facts['held'])} (see `etl check`)")
     if facts["not_configured"]:
         click.echo(f"no longer configured, nobody looks there: {', '.join(facts['not_configured'])}")
-    for one in facts["unserved"]:
+    for queue in facts["unserved"]:
         click.echo(
-            f"queue {one['queue']}: {one['waiting']:,} wait and no worker serves it "
-            f"({common.number(one['checks'], 'check')}" + (f"; {one['why']})" if one["why"] else ")")
+            f"queue {queue['queue']}: {queue['waiting']:,} wait and no worker serves it "
+            f"({common.number(queue['checks'], 'check')}" + (f"; {queue['why']})" if queue["why"] else ")")
         )
     _print_services(facts["services"])
     click.echo(_said_of(facts["redis"]))

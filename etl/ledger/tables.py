@@ -81,6 +81,16 @@ _only(
     files.c.name,
 )
 
+_dropped = sa.and_(
+    files.c.status == sa.literal_column("'working'"), files.c.file_id == sa.literal_column("''")
+)
+sa.Index(
+    "etl_files_dropped",
+    *(files.c.pipeline, files.c.stage, files.c.location, files.c.name),
+    sqlite_where=_dropped,
+    postgresql_where=_dropped,
+)
+
 attempts = sa.Table(
     "etl_attempts",
     metadata,
