@@ -14,6 +14,7 @@
     │   └── Vanished
     ├── Final                trying again changes nothing: the file goes to `failed/`
     │   ├── Expired
+    │   ├── Forbidden
     │   ├── InvalidFile
     │   ├── Refused
     │   └── UnsafeName
@@ -96,6 +97,10 @@ class Final(EtlError):
 
 class Expired(Final):
     """A message was not begun in the time its producer gave it."""
+
+
+class Forbidden(Final):
+    """A URL may not be called: it is not on the operator's list, or leads where it must not."""
 
 
 class InvalidFile(Final):

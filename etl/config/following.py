@@ -5,7 +5,9 @@ Shapes and defaults only, as in `schema`, which puts them in their places.
 
 from __future__ import annotations
 
-from pydantic import Field, SecretStr, model_validator
+import re
+
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from etl.config.durations import Duration
 from etl.config.strict import Names, Strict
@@ -25,6 +27,8 @@ class Hook(Strict):
     def _is_one_thing(self) -> Hook:
         if sum(one is not None for one in (self.start, self.post, self.notice)) != 1:
             raise ValueError("write one of start: PIPELINE, post: URL, notice: TEXT")
+        if self.post is not None and not re.match(r"https?://[^/\s@]+(/\S*)?$", self.post.get_secret_value()):
+            raise ValueError("post: write a URL that starts with https:// or http://, without a user in it")
         return self
 
 
@@ -35,6 +39,14 @@ class Callbacks(Strict):
     allow: Names = ()
     #: the key of the signature; without, one that is made in the data folder.
     secret: SecretStr | None = None
+
+    @field_validator("allow")
+    @classmethod
+    def _entries_are_hosts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for entry in value:
+            if not re.fullmatch(r"(https?://)?([\w.*?-]+|\[[0-9a-f:.]+\])(:\d{1,5})?", entry):
+                raise ValueError(f"{entry!r} is no host; write hooks.example.com or http://10.0.0.7:8080")
+        return tuple(entry.lower() for entry in value)
 
 
 class CatchAll(Strict):

@@ -6,6 +6,7 @@ written. Never looks into a file's content.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import stat
@@ -124,6 +125,24 @@ def publish(layout: Layout, pipeline: str, body: BinaryIO, given: str, told: Map
             delayed = notes.FileNote(not_before=later)
             notes.write(layout, place, str(file), delayed, Point.NOTE_PUT_OFF)
         return _arrive(layout, place, staging.aside(), str(file), note)
+
+
+def start(layout: Layout, pipeline: str, incoming: Incoming, data: bytes) -> Waiting | None:
+    """Bring in a file whose id was derived, exactly once; None when it came before, wherever it is by now."""
+    place = Place(pipeline=pipeline, stage=Stage.EXTRACT)
+    file = names.christen(incoming.given, incoming.file_id)
+    noted = layout.source_note(pipeline, incoming.file_id)
+    with outbox.stage(layout, place, str(file), 0) as staging:
+        aside = staging.aside()
+        if aside.exists():
+            # whoever tried died before it left this folder; the note first: without it the file counts for nothing
+            with points.effect(Point.CLEAR_OUTBOX):
+                noted.unlink(missing_ok=True)
+                aside.unlink()
+        elif noted.exists():
+            return None
+        note = copy_in(io.BytesIO(data), incoming, pipeline, aside)
+        return _arrive(layout, place, aside, str(file), note)
 
 
 def request(layout: Layout, pipeline: str, wish: Mapping[str, Any], given: str = "request.json") -> Waiting:

@@ -173,6 +173,12 @@ def new_id(pipeline: str, milliseconds: int) -> str:
     return _id(pipeline, milliseconds, secrets.randbelow(1 << _RANDOM_BITS))
 
 
+def derived_id(pipeline: str, milliseconds: int, key: str) -> str:
+    """Make the id that a `key` always gives: what is brought in twice under it is there once."""
+    digest = hashlib.sha256(f"{pipeline}/{key}".encode()).digest()
+    return _id(pipeline, milliseconds, int.from_bytes(digest[:4]) & (1 << _RANDOM_BITS) - 1)
+
+
 def new_ids(pipeline: str, milliseconds: int, count: int) -> Iterator[str]:
     """Make `count` ids that sort in the order in which they are given out."""
     per_millisecond = 1 << 20

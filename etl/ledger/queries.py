@@ -17,6 +17,8 @@ from etl.ledger import codec, tables
 from etl.ledger.rows import Address, Attempt, Delivered, Delivery, File, Folder, FollowUp, Run, Total, Verdict
 from etl.model import Place, Status
 
+#: what is asked; a name for those who may not know what is behind it.
+Connection = sa.Connection
 #: names asked for in one statement.
 SLICE = 500
 _ID = re.compile(r"~([0-9a-z]{16})(?![0-9a-z])")

@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import sqlalchemy as sa
-
 from etl.config.reading import Config
 from etl.errors import Unavailable
 from etl.files import deliveries, names, notes, survey
@@ -52,7 +50,7 @@ class Remembered:
 
     config: Config
     tree: Layout
-    connection: sa.Connection
+    connection: queries.Connection
 
     def require_up_to_date(self, where: str) -> None:
         """Raise `Unavailable` while a folder that has long rested was not listed since: the recorder catches up."""

@@ -1,0 +1,84 @@
+"""Mails: one notice to the people in `settings.mail`, over SMTP.
+
+Tries once and never raises for what a mail server does: an outage there fails and delays nothing (P22). A text cannot
+add headers. Called for notices.
+"""
+
+from __future__ import annotations
+
+import smtplib
+import ssl
+from email.message import EmailMessage
+from email.utils import formatdate
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from etl.config.following import Mail
+from etl.notify import answer
+from etl.notify.answer import Answer
+
+#: seconds for each step.
+TIMEOUT = 10.0
+#: characters of a subject.
+LONGEST = 150
+_PORTS = {"smtp": 25, "smtps": 465}
+
+
+def send(mail: Mail, subject: str, text: str, key: str) -> Answer:
+    """Send one mail; the same `key` gives the same Message-ID, so that a second copy can be told as one."""
+    message = _message(mail, subject, text, key)
+    try:
+        parts = urlsplit(mail.smtp.get_secret_value())
+        with _connected(parts) as server:
+            refused = server.send_message(message)
+    except smtplib.SMTPRecipientsRefused as error:
+        return _answer(max(code for code, _ in error.recipients.values()), "no recipient is accepted")
+    except smtplib.SMTPResponseException as error:
+        return _answer(error.smtp_code, f"the mail server answers {error.smtp_code}")
+    except (smtplib.SMTPException, OSError, ValueError) as error:
+        return Answer(
+            state=answer.WAITING, said=f"not mailed: {type(error).__name__}: {error}", target="mail"
+        )
+    left = f"; not accepted for {', '.join(refused)}" if refused else ""
+    return Answer(state=answer.TOLD, said=f"mailed to {', '.join(mail.to)}{left}", target="mail")
+
+
+def _message(mail: Mail, subject: str, text: str, key: str) -> EmailMessage:
+    message = EmailMessage()
+    # one line each: what a file or an operator is called must not begin another header
+    message["Subject"] = " ".join(subject.split())[:LONGEST]
+    message["From"] = mail.sender
+    message["To"] = ", ".join(mail.to)
+    message["Date"] = formatdate()
+    message["Message-ID"] = f"<{key.replace('/', '.')}@rq-etl>"
+    message["Auto-Submitted"] = "auto-generated"
+    message.set_content(text.encode(errors="replace").decode() + "\n")
+    return message
+
+
+def _connected(parts: SplitResult) -> smtplib.SMTP:
+    """Connect, encrypt where the server can, and log in where the URL has a user."""
+    host, port = parts.hostname or "localhost", parts.port or _PORTS.get(parts.scheme, 25)
+    if parts.scheme == "smtps":
+        server: smtplib.SMTP = smtplib.SMTP_SSL(
+            host, port, timeout=TIMEOUT, context=ssl.create_default_context()
+        )
+    else:
+        server = smtplib.SMTP(host, port, timeout=TIMEOUT)
+    try:
+        server.ehlo()
+        if parts.scheme != "smtps" and server.has_extn("starttls"):
+            server.starttls(context=ssl.create_default_context())
+            server.ehlo()
+        elif parts.scheme != "smtps" and parts.username:
+            raise smtplib.SMTPNotSupportedError("no password is sent to a server that cannot encrypt")
+        if parts.username:
+            server.login(unquote(parts.username), unquote(parts.password or ""))
+    except BaseException:
+        server.close()
+        raise
+    return server
+
+
+def _answer(code: int, said: str) -> Answer:
+    """Tell what is refused for good from what may be accepted later."""
+    return Answer(state=answer.FAILED if code >= 500 else answer.WAITING, said=said, target="mail")
