@@ -143,15 +143,17 @@ def bench(_: Context, name: str, rows: int = 1_000_000) -> None:
         "files": "how many files",
         "standing": "instead: so many files come while the dropbox is stopped",
         "outage": "instead: PostgreSQL is stopped for so many seconds in the middle of 200 files",
+        "updates": "instead: so many files flow while updates are lost and shuffled and the recorder is killed",
         "mutate": "instead: take one safety away at a time and see which test notices",
     }
 )
-def chaos(
+def chaos(  # noqa: PLR0913, PLR0917 - one option each
     _: Context,
     minutes: float = 10.0,
     files: int = 10_000,
     standing: int = 0,
     outage: float = 0.0,
+    updates: int = 0,
     mutate: bool = False,
 ) -> None:
     """Kill, flush and fail everything while files flow, then count every row; prints a report."""
@@ -160,6 +162,7 @@ def chaos(
         "--files": files,
         "--standing": standing,
         "--outage": outage,
+        "--updates": updates,
     }
     argv = [word for option, value in given.items() for word in (option, str(value))]
     must(run("python", "-m", "tests.chaos.chaos", *argv, *(["--mutate"] if mutate else [])))

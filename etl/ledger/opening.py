@@ -106,10 +106,11 @@ def for_reading(config: Config, data_id: str) -> Ledger:
     ledger = _open(config)
     if ledger.path is not None and not ledger.path.exists():
         raise Unavailable(f"there is no ledger {ledger.where} yet", next="start the recorder with: etl up")
-    with ledger.reading() as connection:
+    with _closed_if_refused(ledger), ledger.reading() as connection:
         version = _version(connection)
         _must_fit(version, connection, ledger, data_id)
     if version != tables.VERSION:
+        ledger.close()
         raise Unavailable(
             f"the ledger {ledger.where} has version {version or 'none'}, this program wants {tables.VERSION}",
             next="start the recorder of this version, with: etl up",
@@ -125,7 +126,7 @@ def for_writing(config: Config, data_id: str) -> Ledger:
             ledger.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise Unavailable(f"the folder of the ledger {ledger.where} cannot be made: {error}") from error
-    with ledger.writing() as connection:
+    with _closed_if_refused(ledger), ledger.writing() as connection:
         if connection.dialect.name == "postgresql":
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATING)))
         version = _version(connection)
@@ -137,6 +138,16 @@ def for_writing(config: Config, data_id: str) -> Ledger:
     if ledger.path is None:
         return ledger
     return Ledger(ledger.engine, ledger.where, ledger.secret, ledger.path, ledger.path.stat().st_ino)
+
+
+@contextmanager
+def _closed_if_refused(ledger: Ledger) -> Iterator[None]:
+    """Leave no connection open to a ledger that is not handed out: who tries again all day would use them up."""
+    try:
+        yield
+    except BaseException:
+        ledger.close()
+        raise
 
 
 #: one step from each version to the next; the first makes everything.

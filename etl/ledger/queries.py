@@ -123,7 +123,8 @@ def find(
     if told := _ID.search(last):
         known.append(table.c.file_id == told[1])
     elif len(last) >= 4 and re.fullmatch(r"[0-9a-z]{4,16}", last):
-        known.append(table.c.file_id.between(last, last + "~"))
+        # not BETWEEN, in which PostgreSQL takes no collation
+        known.append(sa.and_(table.c.file_id >= last, table.c.file_id < last + "~"))
     # one question each: an index answers it, where it would not answer their sum
     found: dict[Delivered, Delivery] = {}
     for condition in known:

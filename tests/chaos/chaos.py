@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.chaos import mutate, nemesis
+from tests.chaos import mutate, nemesis, updates
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -87,6 +87,30 @@ def standing(files: int) -> int:
     print(f"{files:,} files came while the dropbox was stopped: {done.files:,} accepted, ", end="")
     print(f"{done.rows:,} rows in each of two databases, {done.seconds:.0f} s")
     return 0 if (done.files, done.rows) == (files, files) else 1
+
+
+def disturbed(files: int, seed: int) -> int:
+    """Lose, double and shuffle updates and kill the recorder while files flow; print how ledger and folders differ."""
+    root = REPOSITORY / ".chaos" / time.strftime("%Y%m%d-%H%M%S")
+    root.mkdir(parents=True)
+    road = updates.project(root)
+    report = updates.unleash(road, files, within=3600, seed=seed, tell=tell)
+    print(
+        f"{files:,} files, recorder killed {report.kills} times, {updates.FAULT}: {report.rows:,} files and "
+        f"{report.attempts:,} attempts in the ledger, verdicts {dict(report.verdicts)}, "
+        f"{len(report.differences)} differences from the folders"
+    )
+    print(
+        f"worked in {report.seconds:.0f} s, ledger at rest {report.converged:.1f} s later, "
+        f"recorders used {report.recorder_cpu:.1f} s of a processor"
+    )
+    if not report.differences and report.verdicts == {"resolved": files}:
+        shutil.rmtree(root)
+        return 0
+    print(
+        "\n".join(report.differences), f"Look into {root.relative_to(REPOSITORY)}", sep="\n", file=sys.stderr
+    )
+    return 1
 
 
 def outage(seconds: float, files: int = 200) -> int:
@@ -160,10 +184,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--standing", type=int, default=0)
     parser.add_argument("--outage", type=float, default=0)
+    parser.add_argument("--updates", type=int, default=0)
     parser.add_argument("--mutate", action="store_true")
     given = parser.parse_args()
     if given.mutate:
         return proof()
+    if given.updates:
+        return disturbed(given.updates, given.seed)
     if given.outage:
         return outage(given.outage)
     if given.standing:
