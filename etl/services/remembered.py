@@ -6,6 +6,7 @@ never by listing. Changes nothing. Asked by `history`, which imports it only whi
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -88,7 +89,7 @@ class Remembered:
 
     def _drops(self, place: Place, done: str | None) -> list[Path]:
         folder = self.tree.status(place, Status.WORKING)
-        dropped = map(unspelled, queries.dropped(self.connection, place))
+        dropped = [_real(folder, name) for name in queries.dropped(self.connection, place)]
         drops = [folder / name for name in dropped if names.parse(place.pipeline, name) is None]
         for below in survey.folders(self.tree, place) if _may_hold_folders(folder) else ():
             drops += survey.inside(below, done)
@@ -133,7 +134,7 @@ class Remembered:
         """Give what lies in `failed/`, place by place."""
         order = {place: index for index, place in enumerate(self._places(pipelines))}
         found = [
-            (one.place, unspelled(one.name))
+            (one.place, self._name(one))
             for pipeline in pipelines
             for one in queries.failed(self.connection, pipeline)
         ]
@@ -142,12 +143,7 @@ class Remembered:
     def causes(self, pipelines: Sequence[str]) -> list[tuple[Place, str, int]]:
         """Give how many files failed at a place for a cause, most first."""
         places = set(self._places(pipelines))
-        told = [
-            (place, unspelled(cause), count)
-            for place, cause, count in queries.causes(self.connection)
-            if place in places
-        ]
-        return sorted(told, key=lambda one: (-one[2], str(one[0]), one[1]))
+        return [one for one in queries.causes(self.connection) if one[0] in places]
 
     def find(self, wanted: str) -> list[Delivery]:
         """Find deliveries of which something lies in a folder."""
@@ -162,7 +158,7 @@ class Remembered:
         pieces = [
             Piece(place=piece.place, status=piece.status, file=file, name=name, note=sighting.note_of(piece))
             for piece in queries.pieces(self.connection, one.pipeline, one.file_id)
-            if (file := names.parse(one.pipeline, name := unspelled(piece.name))) and piece.place in order
+            if (file := names.parse(one.pipeline, name := self._name(piece))) and piece.place in order
         ]
         statuses = list(Status)
         pieces.sort(key=lambda piece: (order[piece.place], statuses.index(piece.status), piece.name))
@@ -172,12 +168,20 @@ class Remembered:
         discarded = notes.read_discarded(self.tree, one.pipeline, one.file_id)
         return deliveries.of_pieces(source, pieces, discarded)
 
+    def _name(self, one: rows.File) -> str:
+        return _real(self.tree.status(one.place, one.status), one.name)
+
     def _places(self, pipelines: Sequence[str]) -> list[Place]:
         return [
             place
             for name in pipelines
             for place in layouts.places(name, self.config.pipelines[name].spec.load.locations)
         ]
+
+
+def _real(folder: Path, name: str) -> str:
+    """Give a name as it is on disk, where the ledger's spelling may stand for bytes or for itself."""
+    return name if "\\" not in name or os.path.lexists(folder / name) else unspelled(name)
 
 
 def _may_hold_folders(folder: Path) -> bool:
