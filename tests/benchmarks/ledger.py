@@ -114,13 +114,9 @@ def delivery(pipeline: str, arrived: float, *, fails: str) -> tuple[Delivery, li
         ),
     ]
     told = {name: {"units": 1000} for name in LOCATIONS}
-    for ordinal in range(1, EACH - 1):
-        files.append(
-            _file(
-                *(Place(pipeline=pipeline, stage=Stage.LOAD), source.child(ordinal, 1), arrived),
-                {"attempt": 1, "ended": "resolved", "locations": told},
-            )
-        )
+    loaded = {"attempt": 1, "ended": "resolved", "locations": told}
+    load = Place(pipeline=pipeline, stage=Stage.LOAD)
+    files += [_file(load, source.child(ordinal, 1), arrived, loaded) for ordinal in range(1, EACH - 1)]
     if fails:  # the copy of one unit file that a location refused, instead of its last one
         bad = files.pop()
         files.append(
@@ -343,7 +339,8 @@ def _scans(connection: sa.Connection, question: Callable[[sa.Connection], object
     told: list[tuple[str, Any]] = []
 
     def listen(_c: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
-        told.append((statement, parameters))
+        if statement.startswith("SELECT"):
+            told.append((statement, parameters))
 
     sa.event.listen(connection, "before_cursor_execute", listen)
     question(connection)
