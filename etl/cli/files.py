@@ -8,7 +8,7 @@ from datetime import datetime
 
 import click
 
-from etl.cli import common, run
+from etl.cli import common, delivered
 from etl.files import layout
 from etl.services import history
 
@@ -47,7 +47,7 @@ def _row(one: history.Standing) -> list[object]:
         one.id[:11],
         _when(one.arrived),
         one.rows,
-        run.loaded(one),
+        delivered.loaded(one),
         one.held_back,
         one.verdict,
     ]

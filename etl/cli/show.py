@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from etl.cli import common, failed, run, selecting
+from etl.cli import common, delivered, failed, selecting
 from etl.config.reading import Config
 from etl.errors import Final
 from etl.files import headers, layout, names, notes, paused, reasons
@@ -72,7 +72,7 @@ def _facts(tree: layout.Layout, one: Delivery) -> dict[str, Any]:
     ]
     source = asdict(one.note) | {"headers": headers.shown(one.note.headers)}
     marks = [f"{mark.target}: {mark}" for mark in paused.of_pipeline(tree, one.note.pipeline)]
-    return {"source": source, **run.summary(one), "pieces": pieces, "paused": marks}
+    return {"source": source, **delivered.summary(one), "pieces": pieces, "paused": marks}
 
 
 def _print(one: Delivery, facts: dict[str, Any]) -> None:
@@ -83,7 +83,7 @@ def _print(one: Delivery, facts: dict[str, Any]) -> None:
     click.echo(f"  origin     {names.printable(note.origin) or 'dropped'}")
     click.echo(f"  bytes      {note.size:,}  sha256 {note.sha256[:16]}…")
     click.echo(
-        f"  rows       {one.rows:,} -> {one.units:,} units, loaded {run.loaded(one)}, held back {one.held_back:,}"
+        f"  rows       {one.rows:,} -> {one.units:,} units, loaded {delivered.loaded(one)}, held back {one.held_back:,}"
     )
     click.echo(f"  verdict    {one.verdict}" + (f" ({one.said})" if one.said else ""))
     resolved = 0

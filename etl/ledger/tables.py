@@ -6,7 +6,6 @@ Names columns only; making them is `opening`'s, filling them `writes`', asking t
 from __future__ import annotations
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql
 
 #: the version these tables are; each has a step in `opening`.
 VERSION = 1
@@ -14,7 +13,7 @@ VERSION = 1
 metadata = sa.MetaData()
 
 # compared byte by byte in both databases, so that a range of names or ids means the same
-_Word = sa.Text().with_variant(postgresql.TEXT(collation="C"), "postgresql")
+_Word = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 _Moment = sa.Float(53)
 
 
