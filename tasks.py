@@ -21,7 +21,7 @@ PYTHON = VENV / "bin" / "python"
 #: holds what the environment was made for; absent while it is being made.
 STAMP = VENV / "installed-for"
 OLDEST_PYTHON = (3, 11)
-BENCHMARKS = ("bulk",)
+BENCHMARKS = ("bulk", "ledger")
 
 
 def known_tasks() -> dict[str, str]:
@@ -129,9 +129,9 @@ def fix(_: Context) -> None:
     must(run("ruff", "check", "--fix"), run("ruff", "format"))
 
 
-@task(help={"name": "which one: bulk", "rows": "rows in the file"})
+@task(help={"name": "which one: bulk or ledger", "rows": "rows in the file, or files in the ledger"})
 def bench(_: Context, name: str, rows: int = 1_000_000) -> None:
-    """Run a benchmark side by side with its peers, in .bench/."""
+    """Run a benchmark in .bench/: bulk (side by side with its peers) or ledger."""
     if name not in BENCHMARKS:
         raise Exit(f"There is no benchmark {name!r}; there is: {', '.join(BENCHMARKS)}", code=2)
     must(run("python", f"tests/benchmarks/{name}.py", "--rows", str(rows)))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
@@ -23,6 +24,8 @@ from etl.model import Waiting
 _FOLDS = ("file", "place", "why", "in work", "text")
 #: columns that a terminal of fewer than so many characters has no room for.
 _SPARE, _NARROW = ("arrived", "id"), 72
+#: rows above which a table is made of plain lines.
+_MANY = 200
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -60,6 +63,11 @@ def print_paused(tree: Layout, pipelines: Sequence[str]) -> None:
             click.echo(f"paused: {mark.target}: {mark}")
 
 
+def tell(said: str) -> None:
+    """Say something beside the answer."""
+    click.echo(f"etl: {said}", err=True)
+
+
 def as_json(function: Function) -> Function:
     """Give a verb the option `--json`."""
     return click.option("--json", "json_", is_flag=True, help="Print facts as JSON.")(function)
@@ -87,6 +95,9 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, right:
     shown = [
         index for index, column in enumerate(columns) if console.width >= _NARROW or column not in _SPARE
     ]
+    if len(rows) > _MANY:
+        _print_long([columns[index] for index in shown], [[row[i] for i in shown] for row in rows], right)
+        return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
     for index in shown:
         column = columns[index]
@@ -96,6 +107,15 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, right:
     for row in rows:
         table.add_row(*(_cell(row[index], Text) for index in shown))
     console.print(table)
+
+
+def _print_long(heads: Sequence[str], rows: Sequence[Sequence[Any]], right: Sequence[str]) -> None:
+    from etl.cli import long_table
+
+    width = shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else 80
+    cells = [[(shown := _shown(value), _STYLES.get(shown, "")) for value in row] for row in rows]
+    for line in long_table.lines(heads, cells, [head in right for head in heads], width):
+        click.echo(line)
 
 
 def print_wrapped(text: str, *, indent: int) -> None:
@@ -111,9 +131,13 @@ _STYLES = {"failed": "red", "partial": "yellow", "resolved": "green", "working":
 
 
 def _cell(value: Any, text: Callable[..., Any]) -> Any:
-    # a name may hold what moves a cursor or breaks a line
-    shown = f"{value:,}" if type(value) is int else names.printable(str(value))
+    shown = _shown(value)
     return text(shown, style=_STYLES.get(shown, ""))
+
+
+def _shown(value: Any) -> str:
+    # a name may hold what moves a cursor or breaks a line
+    return f"{value:,}" if type(value) is int else names.printable(str(value))
 
 
 def style(word: str) -> str:

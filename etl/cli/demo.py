@@ -21,7 +21,7 @@ import click
 
 from etl import disk
 from etl.app import App
-from etl.cli import common, failed, run
+from etl.cli import common, delivered, failed
 from etl.config import reading
 from etl.errors import EtlError, Unavailable
 from etl.files import arrivals, deliveries, notes, reasons, survey
@@ -112,7 +112,9 @@ def _work_all(hands: Hands) -> None:
         foreground.work_off(hands, name, None, lambda *_: None)
         found = deliveries.of_pipeline(app.layout, name, pipeline.spec.load.locations)
         _tell_stages(app, name, found)
-        facts = [(one.note.given, one.rows, run.loaded(one), one.held_back, one.verdict) for one in found]
+        facts = [
+            (one.note.given, one.rows, delivered.loaded(one), one.held_back, one.verdict) for one in found
+        ]
         rows += [[name, *told] for told in facts]
     _title("Every file and its verdict")
     heads = ["pipeline", "file", "rows", "loaded", "held back", "verdict"]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import click
 
 from etl.cli import common, selecting
-from etl.files import reasons
 from etl.files.layout import Layout
+from etl.services import history
 
 
 @click.command("failed")
@@ -18,15 +16,16 @@ from etl.files.layout import Layout
 def command(pipeline: str | None, group: bool, json_: bool) -> None:
     """What lies in failed/ folders, and why."""
     config = common.configuration(pipeline)
-    found = selecting.failed(config, Layout(config.data), pipeline)
+    chosen = common.chosen(config, pipeline)
+    if group and not json_ and (causes := history.causes(config, chosen, common.tell)):
+        rows = [[count, str(place), cause] for place, cause, count in causes]
+        common.print_table(["files", "place", "why"], rows, right=["files"])
+        return
+    found = selecting.with_reasons(Layout(config.data), history.failed(config, chosen, common.tell))
     if json_:
         common.print_json([{"place": str(one.place), "name": one.name, **one.reason} for one in found])
     elif not found:
         click.echo("nothing failed")
-    elif group:
-        counts = Counter((str(one.place), cause) for one in found for cause in reasons.causes(one.reason))
-        rows = [[count, place, cause] for (place, cause), count in counts.most_common()]
-        common.print_table(["files", "place", "why"], rows, right=["files"])
     else:
         for one in found:
             click.echo(f"{one.place}/failed/{one.name}")

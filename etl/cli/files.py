@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from datetime import datetime
 
 import click
 
-from etl.cli import common, run
-from etl.files import deliveries, layout
+from etl.cli import common, delivered
+from etl.files import layout
+from etl.services import history
 
 
 @click.command("files")
@@ -20,34 +22,32 @@ def command(pipeline: str | None, today: bool, json_: bool) -> None:
     config = common.configuration(pipeline)
     tree = layout.Layout(config.data)
     midnight = datetime.now().replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
-    found = [
-        (name, one)
-        for name in common.chosen(config, pipeline)
-        for one in deliveries.of_pipeline(tree, name, config.pipelines[name].spec.load.locations)
-        if not today or one.note.arrived >= midnight
-    ]
+    chosen = common.chosen(config, pipeline)
+    found = history.arrived(config, chosen, midnight if today else 0.0, common.tell)
     if json_:
-        common.print_json([{"pipeline": name, **run.summary(one)} for name, one in found])
+        common.print_json([asdict(one) for one in found])
         return
     heads = ["file", "id", "arrived", "rows", "loaded", "held back", "verdict"]
-    pipelines = [name for name, _ in found]
+    several = len({one.pipeline for one in found}) > 1
     rows: list[list[object]] = []
-    for index, (name, one) in enumerate(found):
+    last = ""
+    for one in found:
         # a line of its own: a column would take the room of the names
-        if len(set(pipelines)) > 1 and name not in pipelines[:index]:
-            rows.append([f"{name}/", *([""] * (len(heads) - 1))])
+        if several and one.pipeline != last:
+            rows.append([f"{one.pipeline}/", *([""] * (len(heads) - 1))])
+        last = one.pipeline
         rows.append(_row(one))
     common.print_table(heads, rows, right=["rows", "loaded", "held back"])
-    common.print_paused(tree, common.chosen(config, pipeline))
+    common.print_paused(tree, chosen)
 
 
-def _row(one: deliveries.Delivery) -> list[object]:
+def _row(one: history.Standing) -> list[object]:
     return [
-        one.note.given,
-        one.note.id[:11],
-        _when(one.note.arrived),
+        one.name,
+        one.id[:11],
+        _when(one.arrived),
         one.rows,
-        run.loaded(one),
+        delivered.loaded(one),
         one.held_back,
         one.verdict,
     ]

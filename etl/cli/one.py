@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from etl.cli import common, run
+from etl.cli import common, delivered
 from etl.config.reading import Config
 from etl.errors import ConfigError
 from etl.files import headers, layout, names, notes, reasons, walking
@@ -90,7 +90,7 @@ def facts(config: Config, source: SourceNote) -> dict[str, Any]:
                 "summary": reason.get("summary", ""),
             }
         )
-    return told | run.summary(found) | {"pieces": pieces}
+    return told | delivered.summary(found) | {"pieces": pieces}
 
 
 def print_facts(told: dict[str, Any]) -> None:

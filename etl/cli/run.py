@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from etl.app import App
-from etl.cli import common, progress
+from etl.cli import common, delivered, progress
 from etl.errors import UnsafeName
 from etl.files import arrivals, deliveries, layout, names, reasons, room, survey
 from etl.files.deliveries import Delivery
@@ -141,7 +141,7 @@ def _report(worked: Worked, rows: int, seconds: float, json_: bool) -> int:
     if json_:
         facts: dict[str, object] = {"pipeline": worked.pipeline, "seconds": round(seconds, 3)}
         facts |= {"refused": worked.refused, "left_alone": worked.alone}
-        common.print_json(facts | {"files": [summary(one) for one in found]})
+        common.print_json(facts | {"files": [delivered.summary(one) for one in found]})
         return worked.code
     if worked.alone:
         click.echo(
@@ -153,7 +153,7 @@ def _report(worked: Worked, rows: int, seconds: float, json_: bool) -> int:
     common.print_table(
         ["file", "id", "rows", "loaded", "held back", "verdict"],
         [
-            [one.note.given, one.note.id[:11], one.rows, loaded(one), one.held_back, one.verdict]
+            [one.note.given, one.note.id[:11], one.rows, delivered.loaded(one), one.held_back, one.verdict]
             for one in found
         ],
         right=["rows", "loaded", "held back"],
@@ -165,26 +165,3 @@ def _report(worked: Worked, rows: int, seconds: float, json_: bool) -> int:
     if worked.code:
         click.echo(f"not all is well: see `etl failed {worked.pipeline}`")
     return worked.code
-
-
-def loaded(one: Delivery) -> str:
-    """Say how many units are at each location: one number where they agree."""
-    counts = set(one.loaded.values())
-    if len(counts) <= 1:
-        return f"{counts.pop():,}" if counts else "0"
-    return " ".join(f"{name} {count:,}" for name, count in one.loaded.items())
-
-
-def summary(one: Delivery) -> dict[str, object]:
-    """Give a delivery as facts."""
-    return {
-        "name": one.note.given,
-        "id": one.note.id,
-        "arrived": one.note.arrived,
-        "rows": one.rows,
-        "units": one.units,
-        "loaded": dict(one.loaded),
-        "held_back": one.held_back,
-        "verdict": one.verdict,
-        "said": one.said,
-    }

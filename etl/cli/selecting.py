@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import wraps
 from typing import Any
@@ -45,14 +45,14 @@ class Wanted:
     def among(self, found: Sequence[FailedFile]) -> list[FailedFile]:
         """Keep what matches everything that was asked for; a FILE that matches nothing is an error."""
         for file in self.files:
-            if not any(matches(one.place.pipeline, one.name, file) for one in found):
+            if not any(names.means(one.place.pipeline, one.name, file) for one in found):
                 raise Final(f"no failed file matches {file!r}", next="see them with: etl failed")
         return [one for one in found if self._means(one)]
 
     def _means(self, one: FailedFile) -> bool:
         place = one.place
         return (
-            (not self.files or any(matches(place.pipeline, one.name, file) for file in self.files))
+            (not self.files or any(names.means(place.pipeline, one.name, file) for file in self.files))
             and (not self.stage or place.stage == self.stage)
             and (not self.location or place.location == self.location)
             and (
@@ -84,15 +84,19 @@ def options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def failed(config: Config, tree: Layout, pipeline: str | None) -> list[FailedFile]:
-    """Give everything that lies in a `failed/` folder."""
+    """Give everything that lies in a `failed/` folder at this moment, for verbs that move it."""
     found = []
     for name in common.chosen(config, pipeline):
         for place in layouts.places(name, config.pipelines[name].spec.load.locations):
-            found += [
-                FailedFile(place=place, name=file, reason=reasons.read(tree, place, file))
-                for file in survey.listing(tree, place, Status.FAILED)
-            ]
-    return found
+            found += [(place, file) for file in survey.listing(tree, place, Status.FAILED)]
+    return with_reasons(tree, found)
+
+
+def with_reasons(tree: Layout, found: Iterable[tuple[Place, str]]) -> list[FailedFile]:
+    """Give failed files with what lies beside them."""
+    return [
+        FailedFile(place=place, name=name, reason=reasons.read(tree, place, name)) for place, name in found
+    ]
 
 
 def deliveries(config: Config, tree: Layout, wanted: str) -> list[tuple[str, str]]:
@@ -115,12 +119,3 @@ def _given(config: Config, tree: Layout, given: str) -> set[tuple[str, str]]:
         if (file := names.parse(pipeline, name)) is not None and file.is_source
         if given in (name, file.given) or name == str(names.christen(given, file.id))
     }
-
-
-def matches(pipeline: str, name: str, wanted: str) -> bool:
-    """Tell whether a file is meant by a path, a given name, a full name, an id or the start of one."""
-    last = wanted.rstrip("/").rpartition("/")[2]
-    file = names.parse(pipeline, name)
-    if last == name:
-        return True
-    return file is not None and (file.given == last or (len(last) >= 4 and file.id.startswith(last)))

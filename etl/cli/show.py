@@ -8,12 +8,13 @@ from typing import Any
 
 import click
 
-from etl.cli import common, failed, run, selecting
+from etl.cli import common, delivered, failed, selecting
 from etl.config.reading import Config
 from etl.errors import Final
-from etl.files import deliveries, headers, layout, names, notes, paused, reasons
+from etl.files import headers, layout, names, notes, paused, reasons
 from etl.files.deliveries import Delivery
 from etl.model import Status
+from etl.services import history
 
 
 @click.command("show")
@@ -27,13 +28,7 @@ def command(file: str, as_tree: bool, json_: bool) -> None:
         _print_trees(config, file, json_)
         return
     tree = layout.Layout(config.data)
-    found = [
-        one
-        for name, pipeline in config.pipelines.items()
-        for one in deliveries.of_pipeline(tree, name, pipeline.spec.load.locations)
-        if one.note.given == file.rpartition("/")[2]
-        or any(selecting.matches(name, piece.name, file) for piece in one.pieces)
-    ]
+    found = history.find(config, file, common.tell)
     if not found:
         raise Final(f"no file matches {file!r}", next="see them with: etl files")
     facts = [_facts(tree, one) for one in found]
@@ -77,7 +72,7 @@ def _facts(tree: layout.Layout, one: Delivery) -> dict[str, Any]:
     ]
     source = asdict(one.note) | {"headers": headers.shown(one.note.headers)}
     marks = [f"{mark.target}: {mark}" for mark in paused.of_pipeline(tree, one.note.pipeline)]
-    return {"source": source, **run.summary(one), "pieces": pieces, "paused": marks}
+    return {"source": source, **delivered.summary(one), "pieces": pieces, "paused": marks}
 
 
 def _print(one: Delivery, facts: dict[str, Any]) -> None:
@@ -88,7 +83,7 @@ def _print(one: Delivery, facts: dict[str, Any]) -> None:
     click.echo(f"  origin     {names.printable(note.origin) or 'dropped'}")
     click.echo(f"  bytes      {note.size:,}  sha256 {note.sha256[:16]}…")
     click.echo(
-        f"  rows       {one.rows:,} -> {one.units:,} units, loaded {run.loaded(one)}, held back {one.held_back:,}"
+        f"  rows       {one.rows:,} -> {one.units:,} units, loaded {delivered.loaded(one)}, held back {one.held_back:,}"
     )
     click.echo(f"  verdict    {one.verdict}" + (f" ({one.said})" if one.said else ""))
     resolved = 0

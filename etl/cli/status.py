@@ -14,7 +14,7 @@ from etl.files import away, survey
 from etl.files import layout as layouts
 from etl.files.notes import SourceNote
 from etl.model import Place, Status
-from etl.services import records, unserved
+from etl.services import history, records, unserved
 from etl.stages import pauses
 
 
@@ -71,6 +71,22 @@ def _facts(config: Config, pipeline: str | None) -> dict[str, Any]:
                 }
             )
     redis = _redis(config)
+    places = []
+    counted = history.counts(config, common.chosen(config, pipeline), common.tell)
+    for place, counts in counted.items():
+        waiting = counts[Status.WORKING]
+        places.append(
+            {
+                "place": str(place),
+                **{str(status): count.files for status, count in counts.items()},
+                "oldest_waiting": survey.age(waiting.oldest),
+                "settling": waiting.settling,
+                "not_done": waiting.not_done,
+                "ignored": sum(count.ignored for count in counts.values()),
+                "paused": pauses.told(config, tree, place),
+                "away_since": _away_since(tree, place),
+            }
+        )
     return {
         "data": str(config.data),
         "places": places,

@@ -6,7 +6,7 @@ import time
 
 import click
 
-from etl.cli import common, one, run
+from etl.cli import common, delivered, one
 from etl.config import durations
 
 #: seconds between two looks at the folders: at first, and at most.
@@ -35,7 +35,7 @@ def command(id_: str, timeout: str | None, json_: bool) -> int:
         time.sleep(pause if left is None else min(pause, left))
         pause = min(_MOST, pause * 1.5)
     if json_:
-        common.print_json({"pipeline": source.pipeline, **run.summary(delivery)})
+        common.print_json({"pipeline": source.pipeline, **delivered.summary(delivery)})
     else:
         click.echo(delivery.verdict + (f" ({delivery.said})" if delivery.said else ""))
     return 0 if delivery.verdict == "resolved" else 1

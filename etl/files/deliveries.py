@@ -180,4 +180,4 @@ def _loaded(pieces: Sequence[Piece]) -> dict[str, int]:
             for location, told in piece.note.locations.items():
                 units = int(told.get("units", 0))
                 there[location][piece.name] = max(units, there[location].get(piece.name, 0))
-    return {location: sum(files.values()) for location, files in there.items()}
+    return {location: sum(there[location].values()) for location in sorted(there)}

@@ -93,6 +93,15 @@ def parse(pipeline: str, name: str) -> FileName | None:
     )
 
 
+def means(pipeline: str, name: str, wanted: str) -> bool:
+    """Tell whether a file is meant by a path, a given name, a full name, an id or the start of one."""
+    last = wanted.rstrip("/").rpartition("/")[2]
+    file = parse(pipeline, name)
+    if last == name:
+        return True
+    return file is not None and (file.given == last or (len(last) >= 4 and file.id.startswith(last)))
+
+
 def christen(given: str, file_id: str) -> FileName:
     """Put an id into a given name, made printable and cut so that everything derived from it fits."""
     stem, suffix = split(printable(given))

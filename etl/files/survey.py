@@ -106,7 +106,7 @@ def count(layout: Layout, place: Place, status: Status, done: str | None = None)
         oldest=min(times, default=None),
         ignored=ignored + len(dropped),
         settling=len(drops),
-        not_done=sum(_waits_for_done(path, done) for path in drops),
+        not_done=sum(waits_for_done(path, done) for path in drops),
     )
 
 
@@ -117,7 +117,8 @@ def _moved(path: Path) -> float | None:
         return None
 
 
-def _waits_for_done(path: Path, done: str | None) -> bool:
+def waits_for_done(path: Path, done: str | None) -> bool:
+    """Tell whether a dropped file has no done-file yet."""
     return done is not None and not os.path.lexists(path.with_name(names.done_name(done, path.name)))
 
 

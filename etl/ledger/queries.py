@@ -17,11 +17,14 @@ from etl.ledger import codec, tables
 from etl.ledger.rows import Address, Attempt, Delivered, Delivery, File, Folder, FollowUp, Run, Total, Verdict
 from etl.model import Place, Status
 
+#: what is asked; a name for those who may not know what is behind it.
+Connection = sa.Connection
 #: names asked for in one statement.
 SLICE = 500
 _ID = re.compile(r"~([0-9a-z]{16})(?![0-9a-z])")
 # written out: a database uses an index of some rows only where it sees that these are meant
 _WAITING = tables.files.c.status == sa.literal_column("'working'")
+_UNNAMED = tables.files.c.file_id == sa.literal_column("''")
 _FAILED = tables.files.c.status == sa.literal_column("'failed'")
 
 
@@ -54,6 +57,13 @@ def _oldest(connection: sa.Connection, place: Place) -> float | None:
     since = tables.files.c.since
     statement = sa.select(since).where(_WAITING, *_at(tables.files, place)).order_by(since).limit(1)
     return connection.execute(statement).scalar_one_or_none()
+
+
+def dropped(connection: sa.Connection, place: Place) -> list[str]:
+    """Give the names of waiting files that have no id yet."""
+    name = tables.files.c.name
+    statement = sa.select(name).where(_WAITING, _UNNAMED, *_at(tables.files, place)).order_by(name)
+    return list(connection.execute(statement).scalars())
 
 
 def failed(connection: sa.Connection, pipeline: str | None = None, limit: int = 100_000) -> list[File]:
@@ -93,6 +103,15 @@ def deliveries(
         statement = statement.where(order > (after.arrived, after.file_id))
     statement = statement.order_by(table.c.arrived, table.c.file_id).limit(limit)
     return [codec.delivery(row) for row in connection.execute(statement)]
+
+
+def there(connection: sa.Connection, pipeline: str, known: Sequence[Delivery]) -> set[str]:
+    """Give the ids of those deliveries of a pipeline of which something lies in a folder."""
+    table, found = tables.files, set[str]()
+    for some in _sliced([one.file_id for one in known if not one.open and not one.failed]):
+        statement = sa.select(table.c.file_id).where(table.c.pipeline == pipeline, table.c.file_id.in_(some))
+        found.update(connection.execute(statement.distinct()).scalars())
+    return found | {one.file_id for one in known if one.open or one.failed}
 
 
 def find(

@@ -6,6 +6,7 @@ Made by whoever looks at the disk (`services`), written by `writes`, given back 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,11 +17,18 @@ from etl.model import Place, Status
 Address = tuple[Place, str]
 #: a source file: its pipeline and its id.
 Delivered = tuple[str, str]
+#: a byte of a name that is not UTF-8, as Python holds it and as we spell it.
+_ESCAPED = re.compile(r"\\u(dc[89a-f][0-9a-f])")
 
 
 def spelled(text: str) -> str:
     """Give a text as both databases can hold it; bytes of a name that are not UTF-8 are escaped."""
     return text.replace("\0", "\\0").encode(errors="backslashreplace").decode()
+
+
+def unspelled(text: str) -> str:
+    """Give a name back as it is on disk, from how the ledger spells it."""
+    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text) if "\\" in text else text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

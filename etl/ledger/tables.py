@@ -6,7 +6,6 @@ Names columns only; making them is `opening`'s, filling them `writes`', asking t
 from __future__ import annotations
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql
 
 #: the version these tables are; each has a step in `opening`.
 VERSION = 1
@@ -14,7 +13,7 @@ VERSION = 1
 metadata = sa.MetaData()
 
 # compared byte by byte in both databases, so that a range of names or ids means the same
-_Word = sa.Text().with_variant(postgresql.TEXT(collation="C"), "postgresql")
+_Word = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 _Moment = sa.Float(53)
 
 
@@ -79,6 +78,16 @@ _only(
     files.c.stage,
     files.c.location,
     files.c.name,
+)
+
+_dropped = sa.and_(
+    files.c.status == sa.literal_column("'working'"), files.c.file_id == sa.literal_column("''")
+)
+sa.Index(
+    "etl_files_dropped",
+    *(files.c.pipeline, files.c.stage, files.c.location, files.c.name),
+    sqlite_where=_dropped,
+    postgresql_where=_dropped,
 )
 
 attempts = sa.Table(
