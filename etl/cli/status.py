@@ -51,25 +51,6 @@ def _meant(config: Config, text: str | None) -> SourceNote | None:
 
 def _facts(config: Config, pipeline: str | None) -> dict[str, Any]:
     tree = layouts.Layout(config.data)
-    places, looked_at = [], []
-    for name in common.chosen(config, pipeline):
-        for place in layouts.places(name, config.pipelines[name].spec.load.locations):
-            looked_at.append(place)
-            done = survey.done_pattern(place, config.pipelines[name].spec.extract.complete.done)
-            counts = {status: survey.count(tree, place, status, done) for status in Status}
-            waiting = counts[Status.WORKING]
-            places.append(
-                {
-                    "place": str(place),
-                    **{str(status): count.files for status, count in counts.items()},
-                    "oldest_waiting": survey.age(waiting.oldest),
-                    "settling": waiting.settling,
-                    "not_done": waiting.not_done,
-                    "ignored": sum(count.ignored for count in counts.values()),
-                    "paused": pauses.told(config, tree, place),
-                    "away_since": _away_since(tree, place),
-                }
-            )
     redis = _redis(config)
     places = []
     counted = history.counts(config, common.chosen(config, pipeline), common.tell)
@@ -91,7 +72,7 @@ def _facts(config: Config, pipeline: str | None) -> dict[str, Any]:
         "data": str(config.data),
         "places": places,
         # a Redis that does not answer is not asked again
-        "in_work": in_work.facts(config, looked_at) if isinstance(redis, dict) else [],
+        "in_work": in_work.facts(config, list(counted)) if isinstance(redis, dict) else [],
         "services": _services(config),
         "redis": redis,
         "unserved": [asdict(one) for one in unserved.read(config.data).values()],
