@@ -57,6 +57,7 @@ class Point(StrEnum):
     SPOOL = "spool"
     NOTE_VERDICT = "note-verdict"
     FOLLOW = "follow"
+    LOG = "log"
 
 
 #: what to do where, set by tests only: `claim:before` or `claim:after` ends the process there, `*` stands for every

@@ -20,10 +20,21 @@ from etl.services import history
 @click.command("show")
 @click.argument("file")
 @click.option("--tree", "as_tree", is_flag=True, help="Draw what came of it, from the source to the rows.")
+@click.option("--log", "as_log", is_flag=True, help="Print what was logged and printed while it was worked.")
+@click.option("--follow", is_flag=True, help="With --log: go on while it is worked; by itself on a terminal.")
 @common.as_json
-def command(file: str, as_tree: bool, json_: bool) -> None:
+def command(file: str, as_tree: bool, as_log: bool, follow: bool, json_: bool) -> None:
     """Everything about FILE: a path, a given name, an id or the start of one."""
+    if (as_tree and as_log) or (follow and (not as_log or json_)):
+        raise click.UsageError(
+            "--tree and --log exclude each other; --follow goes with --log, without --json"
+        )
     config = common.configuration()
+    if as_log:
+        from etl.cli import attempt_log
+
+        attempt_log.show(config, file, follow=follow, json_=json_)
+        return
     if as_tree:
         _print_trees(config, file, json_)
         return

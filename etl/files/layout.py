@@ -52,6 +52,10 @@ class Layout:
         """The note of one file at one place: what changes, written by whoever holds the file's lock."""
         return self.folder(place) / ".notes" / f"{name}.json"
 
+    def log(self, place: Place, name: str) -> Path:
+        """What was logged and printed while one file was worked at one place; there once something was."""
+        return self.folder(place) / ".logs" / f"{name}.log"
+
     def source_note(self, pipeline: str, file_id: str) -> Path:
         """The note of a source file: made once."""
         return self.data / pipeline / ".notes" / f"{file_id}.json"

@@ -41,7 +41,18 @@ from etl.model import (
     Urgency,
     Waiting,
 )
-from etl.stages import endings, extract, load, pauses, pull, serial, telling, transform, watching
+from etl.stages import (
+    capturing,
+    endings,
+    extract,
+    load,
+    pauses,
+    pull,
+    serial,
+    telling,
+    transform,
+    watching,
+)
 
 log = logging.getLogger("etl.stages")
 
@@ -76,8 +87,9 @@ def _perform(app: App, waiting: Waiting, work: Work) -> tuple[str, Outcome]:
                 return claim.name, _paused(paused)
             telling.claimed(app, waiting, claim)
             begun = time.monotonic()
-            with watching.shown(app, claim):
+            with watching.shown(app, claim), capturing.output(claim) as captured:
                 outcome = _ending(app, claim, work)
+                captured.end(outcome, time.monotonic() - begun)
             telling.ended(app, claim, outcome, time.monotonic() - begun)
             return claim.name, outcome
     except NotClaimed as why:

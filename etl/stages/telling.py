@@ -36,7 +36,7 @@ def claimed(app: App, waiting: Waiting, claim: Claim) -> None:
 
 def ended(app: App, claim: Claim, outcome: Outcome, seconds: float) -> None:
     """Tell how a claim ended."""
-    event, count, said = _told(outcome)
+    event, count, said = told(outcome)
     app.tell(
         Update(
             place=claim.place,
@@ -57,7 +57,8 @@ def moved(app: App, place: Place, name: str) -> None:
     app.tell(Update(place=place, name=name, event="moved", at=time.time()))
 
 
-def _told(outcome: Outcome) -> tuple[str, int, str]:
+def told(outcome: Outcome) -> tuple[str, int, str]:
+    """Give how a claim ended: the event, its count, and what is said of it."""
     match outcome:
         case Resolved(count=count, said=said):
             return "resolved", count, said

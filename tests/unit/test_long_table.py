@@ -13,7 +13,7 @@ def test_a_long_table_fits_and_loses_nothing() -> None:
     rows = [[(name, ""), ("1,000", ""), ("resolved", "green")]] * 3
     found = list(long_table.lines(["file", "rows", "verdict"], rows, [False, True, False], 80))
     assert max(cell_len(line.replace("\x1b[32m", "").replace("\x1b[0m", "")) for line in found) <= 80
-    column = "".join(line[:60].split("  ")[0] for line in found[2:])
+    column = "".join(line.split("  ")[0] for line in found[2:])
     assert column.replace(" ", "") == name.replace(" ", "") * 3
 
 
