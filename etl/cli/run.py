@@ -17,6 +17,7 @@ from etl.files import arrivals, deliveries, layout, names, reasons, room, survey
 from etl.files.deliveries import Delivery
 from etl.files.layout import REQUESTS
 from etl.model import Place, Stage, Status
+from etl.queues import enqueue
 
 
 @click.command("run")
@@ -52,7 +53,21 @@ def command(pipeline: str, files: tuple[Path, ...], inline: bool, json_: bool) -
             click.echo(f"\nwhat is left waits in its folders; `etl run {pipeline}` goes on with it", err=True)
             raise
     worked = _worked(app, pipeline, ids, started, alone)
+    _follow(app, worked)
     return _report(worked, bar.done.rows, time.time() - started, json_)
+
+
+def _follow(app: App, worked: Worked) -> None:
+    """Judge what was worked, try once what follows its verdicts, and say what came of that."""
+    from etl.services import courier
+
+    app.announcer = (
+        enqueue.InlineAnnouncer()
+    )  # the queue may be gone by now; what is started waits in its folder
+    for what, one in courier.at_once(app, worked.pipeline, [each.note.id for each in worked.found]):
+        later = "; `etl up` tries again" if one.state == "waiting" else ""
+        target = f" ({one.target})" if one.target else ""
+        click.echo(f"{what}{target}: {one.state}: {one.said}{later}", err=True)
 
 
 def _deliver(app: App, pipeline: str, paths: Iterable[Path]) -> set[str]:

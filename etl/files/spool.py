@@ -76,6 +76,11 @@ def waiting(layout: Layout) -> Iterator[Path]:
                 yield path
 
 
+def of(layout: Layout, pipeline: str, file_id: str) -> list[Path]:
+    """Give the files that are spooled about one delivery."""
+    return sorted(folder(layout).glob(f"{pipeline}~{file_id}~*.json"))
+
+
 def take(path: Path) -> tuple[Item, disk.Lock] | None:
     """Lock one spooled file and read it; None when another has it, it is gone, or it cannot be read.
 

@@ -148,6 +148,6 @@ def _real(address: Address) -> Address:
     if isinstance(address, ipaddress.IPv4Address):
         return address
     inner = address.ipv4_mapped or address.sixtofour or (address.teredo or (None, None))[1]
-    if inner is None and (address in _NAT64 or int(address) >> 32 == 0 and int(address) > 1):
+    if inner is None and (address in _NAT64 or (int(address) >> 32 == 0 and int(address) > 1)):
         inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
     return inner or address

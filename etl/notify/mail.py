@@ -35,7 +35,9 @@ def send(mail: Mail, subject: str, text: str, key: str) -> Answer:
     except smtplib.SMTPResponseException as error:
         return _answer(error.smtp_code, f"the mail server answers {error.smtp_code}")
     except (smtplib.SMTPException, OSError, ValueError) as error:
-        return Answer(state=answer.WAITING, said=f"not mailed: {type(error).__name__}: {error}", target="mail")
+        return Answer(
+            state=answer.WAITING, said=f"not mailed: {type(error).__name__}: {error}", target="mail"
+        )
     left = f"; not accepted for {', '.join(refused)}" if refused else ""
     return Answer(state=answer.TOLD, said=f"mailed to {', '.join(mail.to)}{left}", target="mail")
 
@@ -63,18 +65,22 @@ def _connected(parts: SplitResult) -> smtplib.SMTP:
     else:
         server = smtplib.SMTP(host, port, timeout=TIMEOUT)
     try:
-        server.ehlo()
-        if parts.scheme != "smtps" and server.has_extn("starttls"):
-            server.starttls(context=ssl.create_default_context())
-            server.ehlo()
-        elif parts.scheme != "smtps" and parts.username:
-            raise smtplib.SMTPNotSupportedError("no password is sent to a server that cannot encrypt")
-        if parts.username:
-            server.login(unquote(parts.username), unquote(parts.password or ""))
+        _introduce(server, parts)
     except BaseException:
         server.close()
         raise
     return server
+
+
+def _introduce(server: smtplib.SMTP, parts: SplitResult) -> None:
+    server.ehlo()
+    if parts.scheme != "smtps" and server.has_extn("starttls"):
+        server.starttls(context=ssl.create_default_context())
+        server.ehlo()
+    elif parts.scheme != "smtps" and parts.username:
+        raise smtplib.SMTPNotSupportedError("no password is sent to a server that cannot encrypt")
+    if parts.username:
+        server.login(unquote(parts.username), unquote(parts.password or ""))
 
 
 def _answer(code: int, said: str) -> Answer:

@@ -30,6 +30,7 @@ SERVICES = {
     "workers": Entry(factory="etl.services.horses:open", holds_jobs=True),
     "dropbox": Entry(factory="etl.services.dropbox:open"),
     "recorder": Entry(factory="etl.services.recorder:open"),
+    "courier": Entry(factory="etl.services.courier:open"),
 }
 
 
