@@ -116,6 +116,11 @@ def _cell(value: Any, text: Callable[..., Any]) -> Any:
     return text(shown, style=_STYLES.get(shown, ""))
 
 
+def style(word: str) -> str:
+    """Give the colour of a status or a verdict; "" for any other word."""
+    return _STYLES.get(word, "")
+
+
 def ago(seconds: float | None) -> str:
     """Say how long ago in one short word."""
     if seconds is None:

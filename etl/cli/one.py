@@ -11,7 +11,7 @@ import click
 from etl.cli import common, run
 from etl.config.reading import Config
 from etl.errors import ConfigError
-from etl.files import deliveries, headers, layout, names, notes, reasons
+from etl.files import headers, layout, names, notes, reasons, walking
 from etl.files.deliveries import Delivery
 from etl.files.notes import SourceNote
 from etl.model import Status
@@ -50,7 +50,7 @@ def find(config: Config, text: str) -> SourceNote:
 def delivery(config: Config, source: SourceNote) -> Delivery | None:
     """Give what became of a source file; None where nothing of it lies in any folder."""
     tree, locations = layout.Layout(config.data), config.pipeline(source.pipeline).spec.load.locations
-    return next(iter(deliveries.of_pipeline(tree, source.pipeline, locations, {source.id})), None)
+    return walking.find(tree, source.pipeline, source.id, locations)
 
 
 def settled(config: Config, source: SourceNote) -> Delivery | None:

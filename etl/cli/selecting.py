@@ -9,13 +9,13 @@ from typing import Any
 
 import click
 
-from etl.cli import common
+from etl.cli import common, one
 from etl.config.reading import Config
 from etl.errors import Final
 from etl.files import layout as layouts
 from etl.files import names, reasons, survey
 from etl.files.layout import Layout
-from etl.model import Place, Status
+from etl.model import Place, Stage, Status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +93,28 @@ def failed(config: Config, tree: Layout, pipeline: str | None) -> list[FailedFil
                 for file in survey.listing(tree, place, Status.FAILED)
             ]
     return found
+
+
+def deliveries(config: Config, tree: Layout, wanted: str) -> list[tuple[str, str]]:
+    """Give pipeline and id of the deliveries that are meant; folders are listed only for a name without an id."""
+    last = wanted.rstrip("/").rpartition("/")[2]
+    found = {
+        (name, file.id) for name in config.pipelines if (file := names.parse(name, last)) is not None
+    } or {(source.pipeline, source.id) for source in one.look_up(config, last)}
+    return sorted(found or _given(config, tree, last))
+
+
+def _given(config: Config, tree: Layout, given: str) -> set[tuple[str, str]]:
+    """Look for source files by the name they were given."""
+    return {
+        (pipeline, file.id)
+        for pipeline in config.pipelines
+        for stage in (Stage.EXTRACT, Stage.TRANSFORM)
+        for status in Status
+        for name in survey.listing(tree, Place(pipeline=pipeline, stage=stage), status)
+        if (file := names.parse(pipeline, name)) is not None and file.is_source
+        if given in (name, file.given) or name == str(names.christen(given, file.id))
+    }
 
 
 def matches(pipeline: str, name: str, wanted: str) -> bool:

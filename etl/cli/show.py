@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from etl.cli import common, failed, run, selecting
+from etl.config.reading import Config
 from etl.errors import Final
 from etl.files import deliveries, headers, layout, names, notes, paused, reasons
 from etl.files.deliveries import Delivery
@@ -17,10 +18,14 @@ from etl.model import Status
 
 @click.command("show")
 @click.argument("file")
+@click.option("--tree", "as_tree", is_flag=True, help="Draw what came of it, from the source to the rows.")
 @common.as_json
-def command(file: str, json_: bool) -> None:
+def command(file: str, as_tree: bool, json_: bool) -> None:
     """Everything about FILE: a path, a given name, an id or the start of one."""
     config = common.configuration()
+    if as_tree:
+        _print_trees(config, file, json_)
+        return
     tree = layout.Layout(config.data)
     found = [
         one
@@ -38,6 +43,27 @@ def command(file: str, json_: bool) -> None:
     for one, told in zip(found, facts, strict=True):
         _print(one, told)
     common.print_paused(tree, sorted({one.note.pipeline for one in found}))
+
+
+def _print_trees(config: Config, file: str, json_: bool) -> None:
+    """Print what came of the deliveries that are meant; asked by name, so that a million files cost no more."""
+    from etl.services import lineage
+
+    tree, found = layout.Layout(config.data), []
+    for pipeline, file_id in selecting.deliveries(config, tree, file):
+        locations = config.pipelines[pipeline].spec.load.locations
+        known = lineage.attempts(config, pipeline, file_id)
+        if (told := lineage.of(tree, pipeline, file_id, locations, known)) is not None:
+            found.append(told)
+    if not found:
+        raise Final(f"no file matches {file!r}", next="see them with: etl files")
+    if json_:
+        common.print_json([one.as_dict() for one in found])
+        return
+    from etl.cli import tree as trees
+
+    for one in found:
+        trees.draw(one)
 
 
 def _facts(tree: layout.Layout, one: Delivery) -> dict[str, Any]:

@@ -137,10 +137,10 @@ def _print(facts: dict[str, Any]) -> None:
         click.echo(f"held because of their configuration: {', '.join(facts['held'])} (see `etl check`)")
     if facts["not_configured"]:
         click.echo(f"no longer configured, nobody looks there: {', '.join(facts['not_configured'])}")
-    for one in facts["unserved"]:
+    for queue in facts["unserved"]:
         click.echo(
-            f"queue {one['queue']}: {one['waiting']:,} wait and no worker serves it "
-            f"({common.number(one['checks'], 'check')}" + (f"; {one['why']})" if one["why"] else ")")
+            f"queue {queue['queue']}: {queue['waiting']:,} wait and no worker serves it "
+            f"({common.number(queue['checks'], 'check')}" + (f"; {queue['why']})" if queue["why"] else ")")
         )
     _print_services(facts["services"])
     click.echo(_said_of(facts["redis"]))

@@ -9,7 +9,7 @@ import logging
 import os
 
 from etl import points
-from etl.files import reasons, survey
+from etl.files import reasons, spool, survey
 from etl.files.layout import Layout
 from etl.model import Place, Reason, Status, Urgency
 from etl.points import Point
@@ -45,6 +45,7 @@ def notice(layout: Layout, one: Unserved) -> None:
     """Tell people once that a queue is not served and none of us may change that."""
     reason = _reason(one)
     log.error("%s; %s", reason.summary, reason.next, extra={"event": "notice"})
+    spool.notice(layout, "unserved", reason.summary, f"{reason.impact}\n\nNext: {reason.next}")
 
 
 def _cause(queue: str) -> str:

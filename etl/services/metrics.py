@@ -70,7 +70,16 @@ class Collector:
 
     def _counted(self) -> Iterable[Counted]:
         if any(one.name == "recorder" for one in records.living(self._config.data)):
-            return _counted_by_ledger(self._config, self._layout)
+            try:
+                known = _counted_by_ledger(self._config, self._layout)
+            except EtlError as error:  # it is being made, or away: the folders know
+                log.debug("%s", error)
+            else:
+                return [
+                    known.get((place, status)) or Counted(place=place, status=status, files=0)
+                    for place in self._all_places()
+                    for status in Status
+                ]
         return self._counted_in_folders()
 
     def _counted_in_folders(self) -> Iterator[Counted]:
@@ -150,14 +159,16 @@ def _totals(config: Config, layout: Layout) -> Sequence[Total]:
         ledger.close()
 
 
-def _counted_by_ledger(config: Config, layout: Layout) -> list[Counted]:
+def _counted_by_ledger(config: Config, layout: Layout) -> dict[tuple[Place, Status], Counted]:
     ledger = opening.for_reading(config, layout.data_id())
     try:
         with ledger.reading() as connection:
-            return [
-                Counted(place=one.place, status=one.status, files=one.files, oldest=survey.age(one.oldest))
+            return {
+                (one.place, one.status): Counted(
+                    place=one.place, status=one.status, files=one.files, oldest=survey.age(one.oldest)
+                )
                 for one in queries.folders(connection)
-            ]
+            }
     finally:
         ledger.close()
 

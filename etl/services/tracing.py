@@ -14,7 +14,7 @@ import orjson
 
 from etl.app import App
 from etl.errors import ConfigError, Final
-from etl.files import deliveries, names, notes
+from etl.files import names, notes, walking
 from etl.formats import units, unpack
 from etl.formats.format import Batch
 from etl.model import Place, Stage, Status, Traced
@@ -98,8 +98,8 @@ def _verdict(app: App, pipeline: str, file_id: str) -> str:
         locations = app.pipeline(pipeline).spec.load.locations
     except ConfigError:
         return ""
-    found = deliveries.of_pipeline(app.layout, pipeline, locations, {file_id})
-    return found[0].verdict if found else ""
+    found = walking.find(app.layout, pipeline, file_id, locations)
+    return found.verdict if found else ""
 
 
 def _path(app: App, pipeline: str, file_id: str, source: notes.SourceNote | None) -> Path | None:

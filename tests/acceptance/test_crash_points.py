@@ -12,8 +12,8 @@ import os
 import shutil
 import signal
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -137,6 +137,9 @@ def kill(road: Road, at: str) -> None:  # noqa: PLR0912 - one case for each poin
             road.crash("", "pause")
             killed = road.crash(at, "resume")
             paused.clear(road.layout, road.pipeline)
+        case Point.SPOOL | Point.NOTE_VERDICT:
+            ended_with_a_hook(road)
+            killed = road.crash(at, "judge")
         case Point.NOTE_UNSERVED:
             killed = road.crash(at, "unserved")
         case Point.UNSERVED_CLEAR:
@@ -146,6 +149,29 @@ def kill(road: Road, at: str) -> None:  # noqa: PLR0912 - one case for each poin
         case _:
             killed = road.crash(at)
     assert killed.returncode == -signal.SIGKILL, f"{at} is on nobody's road: {killed.stderr}"
+
+
+def ended_with_a_hook(road: Road) -> None:
+    """Have something ended whose verdict is to be told, and has not been given yet."""
+    road.spec["on_failure"] = [{"notice": "look at it"}]
+    road.write()
+    road.work(patient=True)
+
+
+def by_an_operator(road: Road, at: str, failing: Callable[[str], AbstractContextManager[None]]) -> None:
+    """Meet a fault of the disk while something is paused, resumed, or found to be unserved; and do it again after."""
+    verbs = {
+        Point.MARK_PAUSED: ("pause", "resume"),
+        Point.MARK_RESUMED: ("resume", "resume"),
+        Point.NOTE_UNSERVED: ("unserved", "served"),
+        Point.UNSERVED_CLEAR: ("served", "served"),
+    }
+    faulty, after = verbs[Point(at.partition(":")[0])]
+    if faulty == after:
+        roads.main(road, {"resume": "pause", "served": "unserved"}[after])
+    with failing(at):
+        roads.main(road, faulty)
+    roads.main(road, after)
 
 
 def into_a_folder(road: Road) -> None:

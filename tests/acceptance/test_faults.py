@@ -78,6 +78,16 @@ def meet(road: Road, at: str) -> None:
         case Point.MARK_AWAY:
             with crash_points.unreachable(road), failing(at):
                 road.work(patient=True)
+        case Point.KEY_WAIT:
+            with crash_points.another_of_its_key_is_worked(road), failing(at):
+                road.work(patient=True)
+        case Point.SPOOL | Point.NOTE_VERDICT:
+            crash_points.ended_with_a_hook(road)
+            with failing(at):
+                road.judge()
+            road.judge()
+        case Point.MARK_PAUSED | Point.MARK_RESUMED | Point.NOTE_UNSERVED | Point.UNSERVED_CLEAR:
+            crash_points.by_an_operator(road, at, failing)
         case Point.MARK_BACK:
             with crash_points.unreachable(road):
                 road.work(patient=True)

@@ -171,8 +171,9 @@ class Tree(RuleBasedStateMachine):
             f"{[one for one in {**wanted, **count} if count[one] != 1]}: {self.road.tree()}"
         )
         recipes = defaultdict(set)
-        for _, mark, file, generation in rows:
-            recipes[file].add((mark, generation))
+        for row, mark, file, generation in rows:
+            if row >= 0:  # a row that was corrected after a change of the recipe is made by the new one
+                recipes[file].add((mark, generation))
         assert all(len(mixed) == 1 for mixed in recipes.values()), f"recipes are mixed: {recipes}"
 
     def lying(self, status: Status, *stages: Stage) -> Sequence[Path]:

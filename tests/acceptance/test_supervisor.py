@@ -14,7 +14,7 @@ import pytest
 from pydantic import SecretStr
 
 from etl.queues import connection, embedded
-from etl.services import records
+from etl.services import catalogue, records
 from tests.queue_helpers import EMBEDDED, kill, lives, wait_until
 from tests.road import Road, count
 from tests.supervising import Up, environment, status, up
@@ -68,7 +68,7 @@ def rows(road: Road) -> int:
 
 def started(running: Up) -> dict[str, int]:
     """Wait until every service shows, and give their process ids."""
-    return {name: running.pid(name) for name in ("supervisor", "workers", "dropbox")}
+    return {name: running.pid(name) for name in ("supervisor", *catalogue.SERVICES)}
 
 
 # --- starting and seeing ------------------------------------------------------------------------------------
