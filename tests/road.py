@@ -27,7 +27,7 @@ from etl.files import arrivals, gate, moves, names, notes, paused, survey, verdi
 from etl.files.layout import Layout
 from etl.model import Outcome, Place, Stage, Status, Waiting
 from etl.queues.enqueue import InlineAnnouncer
-from etl.services import complaints, fsck, mending, unserved
+from etl.services import complaints, courier, fsck, mending, unserved
 from etl.stages import judging, run
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -195,6 +195,13 @@ class Road:
             found = [judging.judge(app, self.pipeline, file_id) for file_id in self.ids()]
         return [record for record in found if record is not None]
 
+    def follow(self) -> None:
+        """Try once what follows the verdicts there are."""
+        with self.opened() as app:
+            one = courier.Courier(app)
+            one.turn()
+            one.close()
+
     def ids(self) -> list[str]:
         """Give the ids of all that ever came, oldest first."""
         folder = self.data / self.pipeline / ".notes"
@@ -328,6 +335,8 @@ def main(road: Road, verb: str, *arguments: str) -> None:  # noqa: PLR0912 - one
             road.ask()
         case "judge":
             road.judge()
+        case "follow":
+            road.follow()
         case "deliver":
             arrivals.deliver(road.layout, road.pipeline, Path(arguments[0]))
         case "pause":
