@@ -17,7 +17,6 @@ from etl.files import arrivals, deliveries, layout, names, reasons, room, survey
 from etl.files.deliveries import Delivery
 from etl.files.layout import REQUESTS
 from etl.model import Place, Stage, Status
-from etl.queues import enqueue
 
 
 @click.command("run")
@@ -59,6 +58,7 @@ def command(pipeline: str, files: tuple[Path, ...], inline: bool, json_: bool) -
 
 def _follow(app: App, worked: Worked) -> None:
     """Judge what was worked, try once what follows its verdicts, and say what came of that."""
+    from etl.queues import enqueue
     from etl.services import courier
 
     app.announcer = (

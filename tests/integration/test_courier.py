@@ -10,6 +10,7 @@ from email.message import Message
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import yaml
 
@@ -75,8 +76,8 @@ def turn(road: Road, clock: Clock | None = None, **stand_in: Any) -> None:
         one.close()
 
 
-def _follower(app: App, **stand_in: Any) -> following.Follower | None:
-    return following.Follower(app, Poster(b"key"), **stand_in) if stand_in else None
+def _follower(app: App, transport: Any = None, **stand_in: Any) -> following.Follower | None:
+    return following.Follower(app, Poster(b"key", transport), **stand_in) if stand_in else None
 
 
 def followed(road: Road, file_id: str, what: str) -> Followed:
@@ -155,15 +156,22 @@ def test_a_callback_that_leads_inside_or_elsewhere_is_refused_and_recorded(
 def test_a_name_that_leads_elsewhere_at_the_second_look_is_refused(
     tmp_path: Path, listener: Listener
 ) -> None:
-    road = project(tmp_path, allow=["http://*.example.com:*"])
-    road.settings["callbacks"]["allow"] = [f"http://*.example.com:{listener.port}"]
-    road.write()
+    road, clock = project(tmp_path, allow=[f"http://*.example.com:{listener.port}"]), Clock()
     file_id = resolved(road, callback=f"http://a.example.com:{listener.port}/")
-    # an address for documentation would not be global; nobody is at this one's port
-    looks = iter([["127.0.0.1"], ["127.0.0.1"]])
-    turn(road, ask=lambda host, port: next(looks))
-    assert followed(road, file_id, "1/callback").state == "refused"
-    assert listener.calls == []
+    looks, connected = iter([["93.184.216.34"], ["127.0.0.1"]]), []
+
+    def away(request: httpx.Request) -> httpx.Response:
+        connected.append(request.url.host)
+        raise httpx.ConnectTimeout("nobody there")
+
+    turn(road, clock, ask=lambda host, port: next(looks), transport=httpx.MockTransport(away))
+    assert followed(road, file_id, "1/callback").state == "waiting"
+    clock.now += 60
+    turn(road, clock, ask=lambda host, port: next(looks))
+    one = followed(road, file_id, "1/callback")
+    assert (one.state, one.tries) == ("refused", 2)
+    assert "leads to 127.0.0.1" in one.said
+    assert connected == ["93.184.216.34"] and listener.calls == []
 
 
 @pytest.mark.parametrize(
