@@ -140,6 +140,11 @@ def kill(road: Road, at: str) -> None:  # noqa: PLR0912 - one case for each poin
         case Point.SPOOL | Point.NOTE_VERDICT:
             ended_with_a_hook(road)
             killed = road.crash(at, "judge")
+        case Point.FOLLOW:
+            ended_with_a_hook(road)
+            road.judge()
+            killed = road.crash(at, "follow")
+            road.follow()
         case Point.NOTE_UNSERVED:
             killed = road.crash(at, "unserved")
         case Point.UNSERVED_CLEAR:

@@ -86,6 +86,12 @@ def meet(road: Road, at: str) -> None:
             with failing(at):
                 road.judge()
             road.judge()
+        case Point.FOLLOW:
+            crash_points.ended_with_a_hook(road)
+            road.judge()
+            with failing(at):
+                road.follow()
+            road.follow()
         case Point.MARK_PAUSED | Point.MARK_RESUMED | Point.NOTE_UNSERVED | Point.UNSERVED_CLEAR:
             crash_points.by_an_operator(road, at, failing)
         case Point.MARK_BACK:
