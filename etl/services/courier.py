@@ -32,8 +32,8 @@ log = logging.getLogger(__name__)
 
 #: seconds between two looks at the spool.
 EVERY = 0.5
-#: seconds until the second try, at most between two tries, and for which a host that is away is left alone.
-FIRST, MOST, AWAY = 10.0, 600.0, 30.0
+#: seconds until the second try, at most between two tries, and at most for which a host that is away is left alone.
+FIRST, MOST, AWAY = 10.0, 600.0, 120.0
 #: tries, and seconds since the verdict, after which it is given up.
 TRIES, DAY = 20, 86_400.0
 #: seconds until what is spooled of a verdict that is not written yet is looked at again.
@@ -62,9 +62,9 @@ class Courier:
         self._posts = following.poster(app)
         self._follower = follower or Follower(app, self._posts)
         self._clock = clock
-        #: by file in the spool: when it is due; by target: until when it is left alone.
+        #: by file in the spool: when it is due; by target: until when it is left alone, and for how long.
         self._later: dict[str, float] = {}
-        self._away: dict[str, float] = {}
+        self._away: dict[str, tuple[float, float]] = {}
 
     def turn(self) -> float:
         """Send what is due; give the seconds until the next turn is wanted."""
@@ -93,7 +93,7 @@ class Courier:
                 self._later[path.name] = item.not_before
                 return None
             target = self._follower.target(item)
-            if self._away.get(target, 0.0) > self._clock():
+            if self._away.get(target, (0.0, 0.0))[0] > self._clock():
                 return self._left_alone(path, item, target)
             if item.what == spool.NOTICE:
                 return self._ended(path, item, self._follower.notice(item))
@@ -121,7 +121,7 @@ class Courier:
     def _left_alone(self, path: Path, item: spool.Item, target: str) -> Followed | None:
         """Wait with the others for a host that is away, but not for ever."""
         if self._clock() - item.at < DAY:
-            self._later[path.name] = self._away[target]
+            self._later[path.name] = self._away[target][0]
             return None
         given_up = Answer(state=answer.FAILED, said=f"given up after a day: {target} is away", target=target)
         return self._ended(path, item, given_up)
@@ -137,13 +137,15 @@ class Courier:
             self._put_off(path, replace(item, tries=tries), said.target)
         self._record(item, followed)
         if said.state != answer.WAITING:
+            self._away.pop(said.target, None)
             spool.remove(path)
         return followed
 
     def _put_off(self, path: Path, item: spool.Item, target: str) -> None:
         due = self._clock() + min(MOST, FIRST * 2 ** (item.tries - 1))
-        if target:
-            self._away[target] = self._clock() + AWAY if item.tries > 1 else 0.0
+        if target:  # the others of that host would wait for its silence one after the other
+            pause = min(AWAY, max(FIRST, 2 * self._away.get(target, (0.0, 0.0))[1]))
+            self._away[target] = (self._clock() + pause, pause)
         self._later[path.name] = due
         spool.put(self._app.layout, replace(item, not_before=due))
 

@@ -121,6 +121,7 @@ def test_5000_units_over_two_locations_one_flapping_each_change_is_told_once(
             os.kill(running.pid("recorder"), signal.SIGKILL)
             server.start()
         first = ends(road, file_id, 1, running)
+        assert "warehouse: away" in running.text()
         assert (first.verdict, first.rows, first.held_back) == ("partial", ROWS, 1)
         assert first.loaded == {"warehouse": ROWS - 1, "lake": ROWS - 1}
         bad = road.one("transform", "failed")

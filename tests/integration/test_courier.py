@@ -224,6 +224,30 @@ def test_others_do_not_wait_behind_a_host_that_is_away(tmp_path: Path, listener:
     assert followed(road, first, "1/on_success-1").state == "waiting"
 
 
+def test_a_host_that_is_silent_is_asked_once_for_all_that_wait_for_it(tmp_path: Path) -> None:
+    road, clock, asked = project(tmp_path, {"post": "http://silent.example.com/"}), Clock(), []
+    for _ in range(5):
+        arrivals.publish(road.layout, "books", io.BytesIO(b"{}\n"), "m.json", {})
+    road.work()
+    assert len(road.judge()) == 5
+
+    def silent(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        raise httpx.ReadTimeout("nothing comes")
+
+    with road.opened() as app:
+        one = courier.Courier(
+            app, following.Follower(app, Poster(b"key", httpx.MockTransport(silent))), clock
+        )
+        for expected in (1, 2, 3):
+            one.turn()
+            one.turn()
+            assert len(asked) == expected
+            clock.now += 10 * 2 ** (expected - 1) + 1
+        one.close()
+    assert len(spooled(road)) == 5
+
+
 def test_a_hook_starts_another_pipeline_with_the_verdict_as_its_file(tmp_path: Path) -> None:
     road = project(tmp_path, {"start": "reports"})
     file_id = resolved(road)
