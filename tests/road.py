@@ -23,12 +23,11 @@ import yaml
 from etl import app as apps
 from etl.app import App
 from etl.config import reading
-from etl.files import arrivals, gate, moves, names, notes, paused, spool, survey, verdicts
+from etl.files import arrivals, gate, moves, names, notes, paused, survey, verdicts
 from etl.files.layout import Layout
 from etl.model import Outcome, Place, Stage, Status, Waiting
 from etl.queues.enqueue import InlineAnnouncer
 from etl.services import complaints, courier, fsck, mending, unserved
-from etl.services.following import Follower
 from etl.stages import judging, run
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -196,6 +195,13 @@ class Road:
             found = [judging.judge(app, self.pipeline, file_id) for file_id in self.ids()]
         return [record for record in found if record is not None]
 
+    def follow(self) -> None:
+        """Try once what follows the verdicts there are."""
+        with self.opened() as app:
+            one = courier.Courier(app)
+            one.turn()
+            one.close()
+
     def ids(self) -> list[str]:
         """Give the ids of all that ever came, oldest first."""
         folder = self.data / self.pipeline / ".notes"
@@ -223,14 +229,6 @@ class Road:
             text=True,
             timeout=120,
         )
-
-    def follow(self, **told: Any) -> None:
-        """Do what the courier does in one turn."""
-        with self.opened() as app:
-            one = courier.Courier(app, Follower(app, **told))
-            for path in spool.waiting(app.layout):
-                one.deliver(path)
-            one.close()
 
     # --- the oracle
 

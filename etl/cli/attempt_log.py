@@ -60,7 +60,7 @@ class _Reader:
 
     def pieces(self) -> list[Piece]:
         """Give the pieces that are meant as they lie now: all of a delivery, or the one that FILE names."""
-        found = []
+        found: list[Piece] = []
         for pipeline, file_id in selecting.deliveries(self.config, self.layout, self.file):
             locations = self.config.pipelines[pipeline].spec.load.locations
             delivery = walking.find(self.layout, pipeline, file_id, locations)

@@ -52,9 +52,22 @@ def command(pipeline: str, files: tuple[Path, ...], inline: bool, json_: bool) -
             click.echo(f"\nwhat is left waits in its folders; `etl run {pipeline}` goes on with it", err=True)
             raise
     worked = _worked(app, pipeline, ids, started, alone)
-    about = [one.note.id for one in worked.found]
-    foreground.conclude(app, pipeline, about, lambda said: click.echo(f"etl: {said}", err=True))
+    _follow(app, worked)
     return _report(worked, bar.done.rows, time.time() - started, json_)
+
+
+def _follow(app: App, worked: Worked) -> None:
+    """Judge what was worked, try once what follows its verdicts, and say what came of that."""
+    from etl.queues import enqueue
+    from etl.services import courier
+
+    app.announcer = (
+        enqueue.InlineAnnouncer()
+    )  # the queue may be gone by now; what is started waits in its folder
+    for what, one in courier.at_once(app, worked.pipeline, [each.note.id for each in worked.found]):
+        later = "; `etl up` tries again" if one.state == "waiting" else ""
+        target = f" ({one.target})" if one.target else ""
+        click.echo(f"{what}{target}: {one.state}: {one.said}{later}", err=True)
 
 
 def _deliver(app: App, pipeline: str, paths: Iterable[Path]) -> set[str]:

@@ -104,7 +104,7 @@ class Log:
 
 
 def read(layout: Layout, place: Place, name: str, start: int = 0) -> tuple[list[Line], int]:
-    """Give the whole lines of a file's log from an offset on, and the offset behind them; none where there is no log."""
+    """Give the whole lines of a file's log from an offset on, and the offset behind them; none without a log."""
     try:
         descriptor = disk.open_regular(layout.log(place, name))
     except OSError:

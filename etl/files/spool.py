@@ -76,10 +76,9 @@ def waiting(layout: Layout) -> Iterator[Path]:
                 yield path
 
 
-def is_about(path: Path, pipeline: str, ids: set[str]) -> bool:
-    """Tell by its name whether a spooled file follows a verdict of one of these deliveries."""
-    of, _, rest = path.name.partition("~")
-    return of == pipeline and rest.partition("~")[0] in ids
+def of(layout: Layout, pipeline: str, file_id: str) -> list[Path]:
+    """Give the files that are spooled about one delivery."""
+    return sorted(folder(layout).glob(f"{pipeline}~{file_id}~*.json"))
 
 
 def take(path: Path) -> tuple[Item, disk.Lock] | None:

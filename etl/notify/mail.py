@@ -66,18 +66,22 @@ def _connected(parts: SplitResult) -> smtplib.SMTP:
     else:
         server = smtplib.SMTP(host, port, timeout=TIMEOUT)
     try:
-        server.ehlo()
-        if parts.scheme != "smtps" and server.has_extn("starttls"):
-            server.starttls(context=ssl.create_default_context())
-            server.ehlo()
-        elif parts.scheme != "smtps" and parts.username:
-            raise smtplib.SMTPNotSupportedError(_IN_CLEAR)  # noqa: TRY301 - closed as after any other trouble
-        if parts.username:
-            server.login(unquote(parts.username), unquote(parts.password or ""))
+        _introduce(server, parts)
     except BaseException:
         server.close()
         raise
     return server
+
+
+def _introduce(server: smtplib.SMTP, parts: SplitResult) -> None:
+    server.ehlo()
+    if parts.scheme != "smtps" and server.has_extn("starttls"):
+        server.starttls(context=ssl.create_default_context())
+        server.ehlo()
+    elif parts.scheme != "smtps" and parts.username:
+        raise smtplib.SMTPNotSupportedError("no password is sent to a server that cannot encrypt")
+    if parts.username:
+        server.login(unquote(parts.username), unquote(parts.password or ""))
 
 
 def _answer(code: int, said: str) -> Answer:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from etl.app import App
 from etl.config.reading import Config, PipelineConfig
+from etl.config.wording import near_word
 from etl.errors import ConfigError, EtlError
 from etl.files.layout import Layout, places
 from etl.model import Status
@@ -122,10 +123,7 @@ def _pipeline(config: Config, pipeline: PipelineConfig) -> Iterator[Finding]:
             of_type = pipeline.of_type(kind)
             problem = _tried(lambda of_type=of_type: handlers.load(of_type))  # type: ignore[misc]
             yield Finding(about=f"{name}: type {kind}", problem=problem)
-    for hook in (*spec.on_success, *spec.on_failure):
-        if hook.start is not None:
-            problem = _tried(lambda start=hook.start: config.pipeline(start))  # type: ignore[misc]
-            yield Finding(about=f"{name}: start {hook.start}", problem=problem)
+    yield from _hooks(config, pipeline)
     for source in spec.extract.sources:
         problem = _tried(lambda source=source: sources.listed(source, config.root))  # type: ignore[misc]
         yield Finding(about=f"{name}: source {sources.shown(source.path)}", problem=problem)
@@ -137,6 +135,34 @@ def _pipeline(config: Config, pipeline: PipelineConfig) -> Iterator[Finding]:
     for location in locations.values():
         yield Finding(about=f"{name}: location {location.name}", problem="; ".join(location.findings()))
         location.close()
+
+
+def _hooks(config: Config, pipeline: PipelineConfig) -> Iterator[Finding]:
+    """Try the pipelines that hooks start: each must be there, and none may lead back here without end."""
+    for event in ("on_success", "on_failure"):
+        for number, hook in enumerate(getattr(pipeline.spec, event)):
+            if hook.start is not None:
+                problem = _started(config, pipeline.name, hook.start)
+                error = pipeline.origin.error((event, number, "start"), problem)
+                about = f"{pipeline.name}: {event} starts {hook.start}"
+                yield Finding(about=about, problem=str(error) if problem else "")
+
+
+def _started(config: Config, name: str, started: str) -> str:
+    known = sorted({*config.pipelines, *config.broken})
+    if started not in known:
+        near = near_word(started, known)
+        hint = f"did you mean {near!r}?" if near else f"there are: {', '.join(known)}"
+        return f"there is no pipeline {started!r}; {hint}"
+    reached, wave = set(), {started}
+    while wave:
+        reached |= wave
+        specs = [config.pipelines[one].spec for one in wave if one in config.pipelines]
+        hooks = [hook for spec in specs for hook in (*spec.on_success, *spec.on_failure)]
+        wave = {hook.start for hook in hooks if hook.start is not None} - reached
+    return (
+        f"{started!r} leads back to {name!r}: they would start each other for ever" if name in reached else ""
+    )
 
 
 def follow(config: Config, name: str) -> None:

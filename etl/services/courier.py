@@ -1,47 +1,53 @@
-"""The courier: takes what is spooled to whom it is meant for, and writes down what came of it.
+"""The courier: sends what is spooled, tries again what did not go through, and records what became of each.
 
-1. Acts only on a verdict that was recorded; what was spooled for one that never was is dropped. 2. What came of it is
-in the verdict note before it leaves the spool, so that it may happen twice after a crash and is never forgotten.
-3. Whoever does not answer is tried again later and later, for a day; nobody else waits for that.
-Called as a service, and once at the end of `etl run`.
+1. What follows a verdict is done only once that verdict is written. 2. One courier is at a thing at a time. 3. What
+became of it is written into the verdict note first, then the spooled file goes: told twice is possible after a crash,
+under one idempotency key; forgotten is not. Judges nothing, and nobody waits for it (P22).
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from etl import disk
 from etl.app import App
 from etl.config.reading import Config
-from etl.errors import Final
-from etl.files import spool, verdicts
-from etl.files.verdicts import Followed
+from etl.errors import EtlError, Final
+from etl.files import layout as layouts
+from etl.files import names, notes, spool, verdicts
+from etl.files.verdicts import Followed, Record
+from etl.model import Place, Stage
 from etl.notify import answer
 from etl.notify.answer import Answer
-from etl.queues.enqueue import InlineAnnouncer
-from etl.services.following import Follower
+from etl.queues import connection, enqueue, updates
+from etl.services import service
+from etl.stages import following, judging, telling
+from etl.stages.following import Follower
 
 log = logging.getLogger(__name__)
 
 #: seconds between two looks at the spool.
-LOOK_EVERY = 0.5
-#: seconds before the second try, which double, up to these; tries and seconds after which nothing more is tried.
-FIRST, MOST = 10.0, 600.0
-TRIES, GIVE_UP = 20, 86_400.0
-#: seconds that one turn takes at most, give or take one try.
-TURN = 5.0
+EVERY = 0.5
+#: seconds until the second try, at most between two tries, and at most for which a host that is away is left alone.
+FIRST, MOST, AWAY = 10.0, 600.0, 120.0
+#: tries, and seconds since the verdict, after which it is given up.
+TRIES, DAY = 20, 86_400.0
+#: seconds until what is spooled of a verdict that is not written yet is looked at again.
+UNWRITTEN = 1.0
 
 
 @contextmanager
 def open(config: Config) -> Iterator[Courier]:  # noqa: A001
-    """Open everything a courier needs. It makes no job: the dropbox hears of what a hook starts."""
-    app = App.open(config, InlineAnnouncer())
-    yield Courier(app, Follower(app))
+    """Open everything a courier needs, for as long as the context lasts."""
+    data_id = layouts.Layout(config.data).data_id()
+    with connection.connect(config.settings.redis, config.data) as client:
+        app = App.open(config, enqueue.RedisAnnouncer(client, data_id))
+        app.tell = updates.Teller(client, data_id)
+        yield Courier(app)
 
 
 class Courier:
@@ -49,79 +55,137 @@ class Courier:
 
     name = "courier"
 
-    def __init__(self, app: App, follower: Follower, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, app: App, follower: Follower | None = None, clock: Callable[[], float] = time.time
+    ) -> None:
         self._app = app
-        self._follower = follower
+        self._posts = following.poster(app)
+        self._follower = follower or Follower(app, self._posts)
         self._clock = clock
-        #: who did not answer, and until when others wait that go there too.
-        self._silent: dict[str, float] = {}
+        #: by file in the spool: when it is due; by target: until when it is left alone, and for how long.
+        self._later: dict[str, float] = {}
+        self._away: dict[str, tuple[float, float]] = {}
 
     def turn(self) -> float:
-        """Take away what is due; give the seconds until the next look."""
-        until = time.monotonic() + TURN
-        for path in spool.waiting(self._app.layout):
-            self.deliver(path)
-            if time.monotonic() > until:
-                return 0.0
-        return LOOK_EVERY
+        """Send what is due; give the seconds until the next turn is wanted."""
+        paths = list(spool.waiting(self._app.layout))
+        there = {path.name for path in paths}
+        self._later = {name: due for name, due in self._later.items() if name in there}
+        for path in paths:
+            if service.asked():
+                break
+            if self._later.get(path.name, 0.0) <= self._clock():
+                self.send(path)
+        return EVERY
 
     def close(self) -> None:
         """Close what was opened."""
-        self._follower.close()
+        self._posts.close()
 
-    def deliver(self, path: Path) -> None:
-        """Try one thing that is spooled, if it is due and nobody else has it."""
+    def send(self, path: Path) -> Followed | None:
+        """Try one spooled file, if it is due and nobody else is at it; None when nothing was tried."""
         taken = spool.take(path)
         if taken is None:
-            return
+            return None
         item, lock = taken
         with lock:
-            now = self._clock()
-            if item.not_before > now or self._silent.get(self._follower.where(item), 0.0) > now:
-                return
+            if item.not_before > self._clock():
+                self._later[path.name] = item.not_before
+                return None
+            target = self._follower.target(item)
+            if self._away.get(target, (0.0, 0.0))[0] > self._clock():
+                return self._left_alone(path, item, target)
             if item.what == spool.NOTICE:
-                self._ended(path, item, self._follower.notice(item))
-            else:
-                self._follow(path, item, lock)
+                return self._ended(path, item, self._follower.notice(item))
+            record = self._due(path, item)
+            return self._ended(path, item, self._follower.follow(item, record)) if record else None
 
-    def _follow(self, path: Path, item: spool.Item, lock: disk.Lock) -> None:
+    def _due(self, path: Path, item: spool.Item) -> Record | None:
+        """Give the verdict that is to be followed; None when it is not written yet, or was followed already."""
         try:
-            # whoever judges spools and records under this lock: what is not there now was given up
-            with verdicts.lock(self._app.layout, item.pipeline, item.file_id):
-                told = verdicts.read(self._app.layout, item.pipeline, item.file_id)
-                record = told.numbered(item.number)
-                known = told.followed.get(_key(item))
-                over = known is not None and known.state != answer.WAITING
-                if record is None or record.verdict != item.payload.get("verdict") or over:
-                    if disk.same_file(path, lock.descriptor):
-                        spool.remove(path)
-                    return
+            told = verdicts.read(self._app.layout, item.pipeline, item.file_id)
         except Final as error:
-            log.warning("%s", error, extra={"event": "not_followed"})
-            return
-        self._ended(path, item, self._follower.follow(item, record))
-
-    def _ended(self, path: Path, item: spool.Item, came: Answer) -> None:
-        """Write down what came of it; then it leaves the spool, or waits there for its next try."""
-        now, tries = self._clock(), item.tries + 1
-        if came.state == answer.WAITING and (tries >= TRIES or now - item.at > GIVE_UP):
-            came = replace(came, state=answer.FAILED, said=f"given up after {tries} tries: {came.said}")
-        self._log(item, came)
-        if item.what != spool.NOTICE:
-            followed = Followed(state=came.state, tries=tries, said=came.said, at=now, target=came.target)
-            verdicts.follow(self._app.layout, item.pipeline, item.file_id, _key(item), followed)
-        if came.state != answer.WAITING:
+            log.warning("%s", error, extra={"event": "verdict_unreadable"})
+            self._later[path.name] = self._clock() + MOST
+            return None
+        record, before = told.numbered(item.number), told.followed.get(_key(item))
+        if record is None:
+            self._later[path.name] = self._clock() + UNWRITTEN
+            return None
+        if record.verdict != item.payload.get("verdict") or (before and before.state != answer.WAITING):
+            # another verdict was written in its place, or whoever told it died before the file was gone
             spool.remove(path)
-            return
-        pause = min(MOST, FIRST * 2 ** (tries - 1))
-        self._silent[self._follower.where(item)] = now + FIRST
-        spool.put(self._app.layout, replace(item, tries=tries, not_before=now + pause))
+            return None
+        return record
 
-    def _log(self, item: spool.Item, came: Answer) -> None:
-        about = f"{item.pipeline}/{item.file_id}: {item.what}" if item.file_id else item.what
-        level = logging.INFO if came.state == answer.TOLD else logging.WARNING
-        log.log(level, "%s: %s: %s", about, came.state, came.said, extra={"event": f"followed_{came.state}"})
+    def _left_alone(self, path: Path, item: spool.Item, target: str) -> Followed | None:
+        """Wait with the others for a host that is away, but not for ever."""
+        if self._clock() - item.at < DAY:
+            self._later[path.name] = self._away[target][0]
+            return None
+        given_up = Answer(state=answer.FAILED, said=f"given up after a day: {target} is away", target=target)
+        return self._ended(path, item, given_up)
+
+    # --- what became of it
+
+    def _ended(self, path: Path, item: spool.Item, said: Answer) -> Followed:
+        tries, now = item.tries + 1, self._clock()
+        if said.state == answer.WAITING and (tries >= TRIES or now - item.at > DAY):
+            said = replace(said, state=answer.FAILED, said=f"given up after {tries} tries: {said.said}")
+        followed = Followed(state=said.state, tries=tries, said=said.said, at=now, target=said.target)
+        if said.state == answer.WAITING:
+            self._put_off(path, replace(item, tries=tries), said.target)
+        self._record(item, followed)
+        if said.state != answer.WAITING:
+            self._away.pop(said.target, None)
+            spool.remove(path)
+        return followed
+
+    def _put_off(self, path: Path, item: spool.Item, target: str) -> None:
+        due = self._clock() + min(MOST, FIRST * 2 ** (item.tries - 1))
+        if target:  # the others of that host would wait for its silence one after the other
+            pause = min(AWAY, max(FIRST, 2 * self._away.get(target, (0.0, 0.0))[1]))
+            self._away[target] = (self._clock() + pause, pause)
+        self._later[path.name] = due
+        spool.put(self._app.layout, replace(item, not_before=due))
+
+    def _record(self, item: spool.Item, followed: Followed) -> None:
+        level = logging.INFO if followed.state == answer.TOLD else logging.WARNING
+        about = f"{item.pipeline}/{item.file_id} verdict {item.number}" if item.number else "a notice"
+        log.log(
+            level,
+            "%s: %s %s: %s",
+            *(about, item.what, followed.state, followed.said),
+            extra={"event": f"follow_{followed.state}"},
+        )
+        if item.what == spool.NOTICE:
+            return
+        verdicts.follow(self._app.layout, item.pipeline, item.file_id, _key(item), followed)
+        note = notes.glance_source(self._app.layout, item.pipeline, item.file_id)
+        if note is not None:  # so that the ledger hears of it
+            place = Place(pipeline=item.pipeline, stage=Stage.EXTRACT)
+            telling.moved(self._app, place, str(names.christen(note.given, note.id)))
 
 
 def _key(item: spool.Item) -> str:
     return f"{item.number}/{item.what}"
+
+
+def at_once(app: App, pipeline: str, ids: Iterable[str]) -> list[tuple[str, Followed]]:
+    """Judge deliveries and try once what follows; give what and how. What did not go through stays spooled."""
+    found: list[tuple[str, Followed]] = []
+    courier: Courier | None = None
+    for file_id in sorted(ids):
+        try:
+            judging.judge(app, pipeline, file_id)
+            paths = spool.of(app.layout, pipeline, file_id)
+            for path in paths:
+                courier = courier or Courier(app)
+                if followed := courier.send(path):
+                    found.append((path.name.split("~")[-1].removesuffix(".json"), followed))
+        except (EtlError, OSError) as error:
+            failed = Followed(state=answer.WAITING, said=str(error))
+            found.append((f"the verdict of {file_id}", failed))
+    if courier is not None:
+        courier.close()
+    return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -20,15 +20,14 @@ from etl.app import App
 from etl.config.reading import Config
 from etl.errors import Interrupted
 from etl.files import layout as layouts
-from etl.files import names, spool, survey
+from etl.files import names, survey
 from etl.model import Progress, Status
 from etl.queues import connection, enqueue
 from etl.queues.queue import Identity
-from etl.services import courier, horses, mending, service
+from etl.services import horses, mending, service
 from etl.services.doorkeeper import Doorkeeper
-from etl.services.following import Follower
 from etl.services.workers import Crew
-from etl.stages import judging, pauses
+from etl.stages import pauses
 
 #: seconds between two looks at the folders.
 LOOK_EVERY = 0.1
@@ -226,18 +225,6 @@ class _Run:
             for status in (Status.WORKING, Status.IN_PROCESS)
             for name in survey.listing(self._app.layout, place, status, self.door.done(place))
         )
-
-
-def conclude(app: App, pipeline: str, ids: Iterable[str], say: Callable[[str], None]) -> None:
-    """Give the verdicts of these deliveries, and try once what follows; what does not succeed stays spooled."""
-    ids = set(ids)
-    for file_id in sorted(ids):
-        judging.judge(app, pipeline, file_id)
-    by = courier.Courier(app, Follower(app, say))
-    for path in spool.waiting(app.layout):
-        if spool.is_about(path, pipeline, ids):
-            by.deliver(path)
-    by.close()
 
 
 def _ours(pipeline: str, name: str, ids: set[str] | None) -> bool:

@@ -125,7 +125,7 @@ class _Records(logging.Handler):
         """Add one record, its traceback included."""
         try:
             text = self.format(record)
-        except Exception:  # noqa: BLE001 - a record whose text cannot be made is its author's mistake, not the file's
+        except Exception:
             self.handleError(record)
             return
         if record.name.partition(".")[0] not in _OURS:

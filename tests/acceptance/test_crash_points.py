@@ -144,6 +144,7 @@ def kill(road: Road, at: str) -> None:  # noqa: PLR0912 - one case for each poin
             ended_with_a_hook(road)
             road.judge()
             killed = road.crash(at, "follow")
+            road.follow()
         case Point.NOTE_UNSERVED:
             killed = road.crash(at, "unserved")
         case Point.UNSERVED_CLEAR:
