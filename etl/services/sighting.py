@@ -11,9 +11,8 @@ import os
 import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
-from urllib.parse import urlsplit
 
-from etl.files import names, notes, reasons
+from etl.files import headers, names, notes, reasons
 from etl.files.layout import REQUESTS, Layout
 from etl.ledger.rows import Attempt, Delivery, File, spelled
 from etl.model import Place, Status, Update
@@ -93,19 +92,8 @@ def arrival(layout: Layout, pipeline: str, file_id: str, known: Iterable[File]) 
         size=note.size,
         arrived=note.arrived,
         origin=note.origin,
-        headers=_shown(note.headers),
+        headers=headers.shown(note.headers),
     )
-
-
-def _shown(headers: Mapping[str, str]) -> dict[str, str]:
-    """Give headers without what may be a secret: of a URL to call back, the host alone."""
-    shown = {str(key): str(value) for key, value in headers.items()}
-    if "callback" in shown:
-        try:
-            shown["callback"] = urlsplit(shown["callback"]).hostname or ""
-        except ValueError:
-            shown["callback"] = ""
-    return shown
 
 
 def attempt(update: Update) -> Attempt | None:

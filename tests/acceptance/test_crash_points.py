@@ -103,7 +103,7 @@ def road(beginning: Road, tmp_path: Path) -> Road:
     return roads.copy_of(beginning, tmp_path / "project")
 
 
-def kill(road: Road, at: str) -> None:  # noqa: PLR0912 - one case for each point
+def kill(road: Road, at: str) -> None:  # noqa: PLR0912, PLR0915 - one case for each point
     """Have a process killed at a point, doing that which passes there."""
     match Point(at.partition(":")[0]):
         case Point.NOTE_REQUEST | Point.ARRIVE:
@@ -145,6 +145,9 @@ def kill(road: Road, at: str) -> None:  # noqa: PLR0912 - one case for each poin
             road.judge()
             killed = road.crash(at, "follow")
             road.follow()
+        case Point.LOG:
+            talkative(road)
+            killed = road.crash(at)
         case Point.NOTE_UNSERVED:
             killed = road.crash(at, "unserved")
         case Point.UNSERVED_CLEAR:
@@ -161,6 +164,12 @@ def ended_with_a_hook(road: Road) -> None:
     road.spec["on_failure"] = [{"notice": "look at it"}]
     road.write()
     road.work(patient=True)
+
+
+def talkative(road: Road) -> None:
+    """Have the handler print something."""
+    road.handlers["handler"] = f"print('hello')\n{road.handlers['handler']}"
+    road.write()
 
 
 def by_an_operator(road: Road, at: str, failing: Callable[[str], AbstractContextManager[None]]) -> None:

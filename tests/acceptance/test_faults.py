@@ -52,7 +52,7 @@ def failing(at: str) -> Iterator[None]:
         points.crash_at = ""
 
 
-def meet(road: Road, at: str) -> None:
+def meet(road: Road, at: str) -> None:  # noqa: PLR0912, PLR0915 - one case for each point
     """Meet the fault, doing that which passes there."""
     match Point(at.partition(":")[0]):
         case Point.NOTE_REQUEST | Point.ARRIVE:
@@ -92,6 +92,10 @@ def meet(road: Road, at: str) -> None:
             with failing(at):
                 road.follow()
             road.follow()
+        case Point.LOG:
+            crash_points.talkative(road)
+            with failing(at):
+                road.work(patient=True)
         case Point.MARK_PAUSED | Point.MARK_RESUMED | Point.NOTE_UNSERVED | Point.UNSERVED_CLEAR:
             crash_points.by_an_operator(road, at, failing)
         case Point.MARK_BACK:

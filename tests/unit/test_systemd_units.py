@@ -25,9 +25,10 @@ def read(path: Path) -> configparser.ConfigParser:
 
 def stops_within(path: Path) -> float:
     """Give the seconds that the longest clean stop of this unit may take."""
-    grace = Settings().stop_grace if path.stem != "etl-dropbox" else 0.0
-    services = len(SERVICES) if path.stem == "etl" else 1
-    return grace + services * STOP_WITHIN
+    name = path.stem.removeprefix("etl-")
+    run = list(SERVICES.values()) if path.stem == "etl" else [SERVICES[name]]
+    grace = Settings().stop_grace if any(one.holds_jobs for one in run) else 0.0
+    return grace + len(run) * STOP_WITHIN
 
 
 def test_there_is_a_unit_for_everything_and_for_each_service() -> None:
