@@ -58,6 +58,7 @@ class Point(StrEnum):
     NOTE_VERDICT = "note-verdict"
     FOLLOW = "follow"
     LOG = "log"
+    NEWS = "news"
 
 
 #: what to do where, set by tests only: `claim:before` or `claim:after` ends the process there, `*` stands for every

@@ -6,7 +6,6 @@ Only reads, writes and removes `<file>.reason.json`; deciding that a file failed
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -19,8 +18,6 @@ from etl.points import Point
 
 #: troubles told one by one in a reason; the rest is counted.
 MOST_TROUBLES = 10_000
-#: a value at the head of a cause: quoted, or a number.
-_VALUE = re.compile(r"^('.*?'|\".*?\"|-?[\d.]+)(?= )")
 
 
 def encode(reason: Reason) -> bytes:
@@ -51,21 +48,6 @@ def read(layout: Layout, place: Place, name: str, status: Status = Status.FAILED
 def summary(facts: Mapping[str, Any]) -> str:
     """Say in one line why a file failed, from its reason as it was read."""
     return str(facts.get("summary") or "no reason file lies beside it")
-
-
-def causes(facts: Mapping[str, Any]) -> set[str]:
-    """Give what is wrong with a file, without its lines and values: many files may have that in common."""
-    troubles = facts.get("where", [])
-    found = {
-        f"{trouble['field']}: {_VALUE.sub('…', str(trouble['cause']))}"
-        for trouble in troubles
-        if "field" in trouble
-    }
-    # without a field a cause is in somebody else's words, which may differ from row to row: the first will do
-    found |= {
-        str(trouble["cause"]) for trouble in troubles if "field" not in trouble and trouble is troubles[0]
-    }
-    return found or {summary(facts)}
 
 
 def forget(layout: Layout, place: Place, name: str) -> None:

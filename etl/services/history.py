@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from etl.config.reading import Config
 from etl.errors import EtlError
+from etl.files import causes as words
 from etl.files import deliveries, names, reasons, survey
 from etl.files import layout as layouts
 from etl.files.deliveries import Delivery
@@ -158,7 +159,7 @@ def _failed(config: Config, pipelines: Sequence[str]) -> list[tuple[Place, str]]
 def _causes(config: Config, pipelines: Sequence[str]) -> list[tuple[Place, str, int]]:
     tree, found = Layout(config.data), Counter[tuple[Place, str]]()
     for place, name in _failed(config, pipelines):
-        found.update((place, cause) for cause in reasons.causes(reasons.read(tree, place, name)))
+        found.update((place, cause) for cause in words.of(reasons.read(tree, place, name)))
     told = [(place, cause, count) for (place, cause), count in found.items()]
     return sorted(told, key=lambda one: (-one[2], str(one[0]), one[1]))
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import fields, replace
 
-from etl.files import headers, names, notes, reasons
+from etl.files import causes, headers, names, notes, reasons
 from etl.files.layout import REQUESTS, Layout
 from etl.ledger.rows import Attempt, Delivery, File, spelled
 from etl.model import Place, Status, Update
@@ -60,7 +60,7 @@ def _file(layout: Layout, place: Place, name: str, status: Status, since: float)
         since=since,
         attempts=note.attempt,
         summary=spelled(reasons.summary(why) if status is Status.FAILED else note.said),
-        causes=tuple(sorted(map(spelled, reasons.causes(why)))) if status is Status.FAILED else (),
+        causes=tuple(sorted(map(spelled, causes.of(why)))) if status is Status.FAILED else (),
         note=_kept(note),
     )
 

@@ -19,6 +19,7 @@ from etl.model import Status
 from etl.points import Point
 from tests import road as roads
 from tests.acceptance import test_crash_points as crash_points
+from tests.elsewhere import ON_THE_ROAD
 from tests.road import Road
 
 URL = crash_points.SQLITE
@@ -123,7 +124,7 @@ def deaths(road: Road) -> int:
 
 
 def every_case() -> Iterator[str]:
-    for point in Point:
+    for point in ON_THE_ROAD:
         yield f"{point}:before=ENOSPC#*"
         yield f"{point}:after=ENOSPC"
         yield f"{point}:before=EIO"
