@@ -85,6 +85,7 @@ def test_other_names_in_the_archive_do_not_matter(tmp_path: Path) -> None:
     root = tmp_path / "data" / "archive"
     for name in ("discarded", "superseded", "2026-13-45", "2026-11-18x", ".2026-11-18", "0000-00-00"):
         (root / name).mkdir()
+    (root / "2026-11-17").write_text("no folder")
     for name in (
         "x",
         "books-extract.tar.gz.manifest.json.bak",
