@@ -59,6 +59,8 @@ class FileNote:
     #: what decided the output of the last committed attempt, and which life of the file that was.
     recipe: str = ""
     generation: int = 0
+    #: somebody wants another generation, whatever the recipe; used up by the commit of one.
+    again: bool = False
     #: what the last committed attempt made.
     children: int = 0
     rows: int = 0

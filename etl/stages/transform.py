@@ -73,7 +73,7 @@ def _life(pipeline: PipelineConfig, claim: Claim) -> Life:
     note, file = claim.note, claim.file
     if not note.recipe:
         return Life(recipe=recipe, generation=file.generation)
-    if note.recipe == recipe:
+    if note.recipe == recipe and not note.again:
         return Life(recipe=recipe, generation=note.generation, before=True)
     if not file.is_source:
         raise Final(
@@ -84,22 +84,27 @@ def _life(pipeline: PipelineConfig, claim: Claim) -> Life:
 
 
 def _said_before(app: App, claim: Claim) -> str:
-    """Say how far the unit files of an earlier attempt came."""
+    """Say that this attempt adds no rows, because all of them are there; or else what is missing, and what to do."""
     pipeline, note = claim.place.pipeline, claim.note
-    load = Place(pipeline=pipeline, stage=Stage.LOAD)
-    told = []
     children = [str(claim.file.child(number, note.generation)) for number in range(1, note.children + 1)]
-    for location in app.pipeline(pipeline).spec.load.locations:
-        own = replace(load, location=location)
-        there = sum(
-            any(
-                "units" in notes.read(app.layout, place, child).locations.get(location, {})
-                for place in (load, own)
-            )
-            for child in children
-        )
-        told.append(f"{there} of {note.children} unit files loaded at {location}")
-    return f"transformed before; {', '.join(told)}"
+    locations = app.pipeline(pipeline).spec.load.locations
+    there = {one: sum(_is_loaded(app, pipeline, one, child) for child in children) for one in locations}
+    known = ", ".join(f"{count} of {note.children} unit files loaded at {one}" for one, count in there.items())
+    missing = [f"{note.children - count} at {one}" for one, count in there.items() if count < note.children]
+    if not missing:
+        return f"0 rows, all present: transformed before; {known}"
+    day = names.day(claim.file.id)
+    again = f"; etl replay {day} {pipeline} --again loads all of it anew" if claim.file.is_source else ""
+    return f"0 rows, missing unit files: {', '.join(missing)}; transformed before; {known}{again}"
+
+
+def _is_loaded(app: App, pipeline: str, location: str, child: str) -> bool:
+    """Tell by the notes whether a unit file is at a location, be it out of `load` or by a copy of its own."""
+    load = Place(pipeline=pipeline, stage=Stage.LOAD)
+    return any(
+        "units" in notes.read(app.layout, place, child).locations.get(location, {})
+        for place in (load, replace(load, location=location))
+    )
 
 
 def _split(app: App, pipeline: PipelineConfig, claim: Claim, life: Life, staging: outbox.Staging) -> Splitter:
@@ -201,6 +206,7 @@ def _note(claim: Claim, life: Life, splitter: Splitter) -> notes.FileNote:
         ended=Status.RESOLVED,
         recipe=life.recipe,
         generation=life.generation,
+        again=False,
         children=splitter.out.files,
         rows=splitter.rows,
         units=splitter.out.units,
