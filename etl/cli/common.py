@@ -21,7 +21,7 @@ from etl.files.layout import Layout
 from etl.model import Waiting
 
 #: columns that may be of any length.
-_FOLDS = ("file", "place", "why", "in work", "text")
+_FOLDS = ("file", "place", "why", "in work", "text", "from")
 #: columns that a terminal of fewer than so many characters has no room for.
 _SPARE, _NARROW = ("arrived", "id"), 72
 #: rows above which a table is made of plain lines.

@@ -22,6 +22,7 @@ VERBS = {
     "show": ("Daily", "everything about one file"),
     "trace": ("Daily", "from a row at a location to its file, line and bytes"),
     "retry": ("Daily", "move failed files back to working"),
+    "replay": ("Daily", "bring the files of some days back, out of the archives too"),
     "discard": ("Daily", "move failed files into the archive, with your reason"),
     "pause": ("Daily", "begin nothing more of a pipeline or a stage"),
     "resume": ("Daily", "go on with what was paused"),

@@ -11,7 +11,6 @@ import re
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
 
 #: Crockford's base 32, lower case: sorts as its numbers do and has no look-alikes.
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -203,11 +202,6 @@ def milliseconds(file_id: str) -> int:
     for char in file_id[:9]:
         value = value << 5 | ALPHABET.index(char)
     return value
-
-
-def day(file_id: str) -> date:
-    """Give the UTC day on which a file arrived, out of its id."""
-    return datetime.fromtimestamp(milliseconds(file_id) / 1000, UTC).date()
 
 
 def _id(pipeline: str, milliseconds: int, random: int) -> str:

@@ -16,7 +16,7 @@ from etl.app import App
 from etl.config.reading import PipelineConfig
 from etl.config.schema import Read
 from etl.errors import ConfigError, Final, InvalidFile
-from etl.files import names, notes, outbox, reasons
+from etl.files import archives, names, notes, outbox, reasons
 from etl.files.moves import Claim
 from etl.formats import unpack
 from etl.formats.format import Format, Reading, open_format
@@ -89,11 +89,13 @@ def _said_before(app: App, claim: Claim) -> str:
     children = [str(claim.file.child(number, note.generation)) for number in range(1, note.children + 1)]
     locations = app.pipeline(pipeline).spec.load.locations
     there = {one: sum(_is_loaded(app, pipeline, one, child) for child in children) for one in locations}
-    known = ", ".join(f"{count} of {note.children} unit files loaded at {one}" for one, count in there.items())
+    known = ", ".join(
+        f"{count} of {note.children} unit files loaded at {one}" for one, count in there.items()
+    )
     missing = [f"{note.children - count} at {one}" for one, count in there.items() if count < note.children]
     if not missing:
         return f"0 rows, all present: transformed before; {known}"
-    day = names.day(claim.file.id)
+    day = archives.day_of(claim.file.id)
     again = f"; etl replay {day} {pipeline} --again loads all of it anew" if claim.file.is_source else ""
     return f"0 rows, missing unit files: {', '.join(missing)}; transformed before; {known}{again}"
 
