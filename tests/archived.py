@@ -33,7 +33,7 @@ def drop(road: Road, given: str, text: str, days: int) -> str:
     return file_id
 
 
-def archive(road: Road, *, stages: Iterable[str] = ("extract",), number: int = 1) -> Path:
+def archive(road: Road, *, number: int = 1) -> Path:
     """Archive whatever is resolved of deliveries of which all is; give the folder of the last day."""
     folder = Path()
     for day in sorted({archives.day_of(one) for one in road.ids()}):
@@ -41,7 +41,7 @@ def archive(road: Road, *, stages: Iterable[str] = ("extract",), number: int = 1
         folder = road.data / "archive" / day
         folder.mkdir(parents=True, exist_ok=True)
         for stage in ("transform", "extract"):  # notes go with the last
-            _archive(road, folder, [one for one in of_day if _rests(road, one)], stage, number, stages)
+            _archive(road, folder, [one for one in of_day if _rests(road, one)], stage, number)
     return folder
 
 
@@ -57,16 +57,14 @@ def _files(road: Road, file_id: str) -> list[Path]:
     ]
 
 
-def _archive(
-    road: Road, folder: Path, ids: list[str], stage: str, number: int, stages: Iterable[str]
-) -> None:
+def _archive(road: Road, folder: Path, ids: list[str], stage: str, number: int) -> None:
     kept, paths = [], []
     for file_id in ids:
         for path in _files(road, file_id):
             file = names.parse(road.pipeline, path.name)
             assert file is not None
             of_stage = path.parent.parent.name == stage and path.parent.parent.parent.name == road.pipeline
-            if of_stage and (stage in stages or file.is_held_back or _differs(road, path)):
+            if of_stage and (stage == "extract" or file.is_held_back or _differs(road, path)):
                 kept.append(_member(road, path))
                 paths.append(path)
             elif stage == "extract" and not of_stage:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
+from etl import disk
 from etl.errors import Final
 from etl.files import archives, names
 from etl.files.archives import Manifest, Member, NoteMember
@@ -47,7 +49,7 @@ class Archived:
         transformed = self._sources(Stage.TRANSFORM)
         if transformed and len({member.sha256 for _, member in extracted}) <= 1:
             return transformed[-1]
-        return max([*extracted, *transformed], key=_age, default=None)
+        return max([*extracted, *transformed], key=lambda one: _made(one[0]), default=None)
 
     def _sources(self, stage: Stage) -> list[tuple[Manifest, Member]]:
         found = []
@@ -58,10 +60,9 @@ class Archived:
         return found
 
 
-def _age(one: tuple[Manifest, Member]) -> tuple[str, int]:
-    """Sort by when it was archived; in one run extract's files are archived first."""
-    manifest, member = one
-    return manifest.made, list(Stage).index(member.place.stage)
+def _made(one: Manifest) -> tuple[str, int, int]:
+    """Sort archives of one day by age; in one run extract's is made first."""
+    return one.made, archives.number(one.archive, one.pipeline, one.stage) or 0, list(Stage).index(one.stage)
 
 
 def of_day(root: Path, pipeline: str, day: str) -> dict[str, Archived]:
@@ -82,12 +83,12 @@ def of_day(root: Path, pipeline: str, day: str) -> dict[str, Archived]:
 
 def of_id(root: Path, pipeline: str, file_id: str) -> Archived | None:
     """Give what archives hold of one delivery, or None; raise `Final` where one of its day cannot be read."""
-    return of_day(root, pipeline, archives.day_of(file_id)).get(file_id)
+    return _together(pipeline, archives.of_id(root, pipeline, file_id)).get(file_id)
 
 
 def _together(pipeline: str, manifests: Iterable[Manifest]) -> dict[str, Archived]:
     found: dict[str, Archived] = {}
-    for manifest in sorted(manifests, key=lambda one: (one.made, list(Stage).index(one.stage))):
+    for manifest in sorted(manifests, key=_made):
         for member in manifest.members:
             one = found.setdefault(member.id, Archived(pipeline=pipeline, id=member.id))
             one.files.append((manifest, member))
@@ -170,18 +171,36 @@ def by_archive(
     return [(manifests[path], sorted_[path]) for path in manifests]
 
 
-def read_notes(one: Archived, wanted: Sequence[str]) -> dict[str, bytes]:
+def read_notes(one: Archived, wanted: Iterable[str]) -> Iterator[tuple[str, bytes]]:
     """Give the bytes of some notes of a delivery by path, or raise `Final` where they are not what was archived."""
-    found: dict[str, bytes] = {}
     for manifest, due in by_archive(one.notes[path] for path in wanted):
+        left = set(due)
         for path, stream in archives.contents(manifest, due):
             data = stream.read()
             if (hashlib.sha256(data).hexdigest(), len(data)) != (due[path].sha256, due[path].size):
-                raise Final(
-                    f"{names.printable(path)} in {manifest.path} is not what was archived",
-                    next="put back a copy of the archive",
-                )
-            found[path] = data
-            if found.keys() >= due.keys():
+                raise differs(manifest, path)
+            yield path, data
+            left.discard(path)
+            if not left:
                 break
-    return found
+
+
+def differs(manifest: Manifest, path: str) -> Final:
+    """Give the error for what an archive holds and its manifest does not know so."""
+    return Final(
+        f"{names.printable(path)} in {manifest.path} is not what was archived: its sha256 or size differs",
+        next="put back a copy of the archive, then try again",
+    )
+
+
+def copy_out(manifest: Manifest, member: Member, target: BinaryIO) -> None:
+    """Copy the bytes of a member to an open file, or raise `Final` when they are not what was archived."""
+    digest, size = hashlib.sha256(), 0
+    for _, stream in archives.contents(manifest, [member.path]):
+        while chunk := stream.read(disk.CHUNK):
+            digest.update(chunk)
+            size += len(chunk)
+            target.write(chunk)
+        break
+    if (digest.hexdigest(), size) != (member.sha256, member.size):
+        raise differs(manifest, member.path)

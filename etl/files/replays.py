@@ -110,7 +110,7 @@ def _unpack(aside: Unpacked, manifest: Manifest, due: dict[str, Member | NoteMem
             if (one := due.get(path)) is None:
                 continue  # it is in there twice, which no archive of ours is
             if _write(manifest, stream, aside.path(path)) != (one.sha256, one.size):
-                aside.wrong[one.id] = _differs(manifest, path)
+                aside.wrong[one.id] = archived.differs(manifest, path)
             del due[path]
             if not due:
                 return
@@ -155,13 +155,6 @@ def _write(manifest: Manifest, stream: tarring.Inside, target: Path) -> tuple[st
 
 def _unreadable(manifest: Manifest, error: OSError) -> Final:
     return Final(f"the archive {manifest.path} cannot be read: {error}", next="see that its disk is there")
-
-
-def _differs(manifest: Manifest, path: str) -> Final:
-    return Final(
-        f"{names.printable(path)} in {manifest.path} is not what was archived: its sha256 or size differs",
-        next="put back a copy of the archive, then replay it again",
-    )
 
 
 def put_back(layout: Layout, place: Place, one: Archived, aside: Unpacked, *, again: bool) -> Waiting:

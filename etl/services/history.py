@@ -7,14 +7,14 @@ Changes nothing; imports little without a recorder. Called by verbs that look; t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from etl.config.reading import Config
 from etl.errors import EtlError
 from etl.files import causes as words
-from etl.files import deliveries, names, reasons, survey
+from etl.files import deliveries, names, reasons, survey, walking
 from etl.files import layout as layouts
 from etl.files.deliveries import Delivery
 from etl.files.layout import Layout
@@ -142,9 +142,15 @@ def _arrived(config: Config, pipelines: Sequence[str], since: float) -> list[Sta
             said=one.said,
         )
         for name in pipelines
-        for one in deliveries.of_pipeline(tree, name, config.pipelines[name].spec.load.locations)
+        for one in _deliveries(config, tree, name)
         if one.note.arrived >= since
     ]
+
+
+def _deliveries(config: Config, tree: Layout, pipeline: str) -> Iterator[Delivery]:
+    locations = config.pipelines[pipeline].spec.load.locations
+    for one in deliveries.of_pipeline(tree, pipeline, locations):
+        yield walking.whole(tree, one, locations)
 
 
 def _failed(config: Config, pipelines: Sequence[str]) -> list[tuple[Place, str]]:
@@ -169,7 +175,7 @@ def _find(config: Config, wanted: str) -> list[Delivery]:
     return [
         one
         for name in sorted(config.pipelines)
-        for one in deliveries.of_pipeline(tree, name, config.pipelines[name].spec.load.locations)
+        for one in _deliveries(config, tree, name)
         if one.note.given == wanted.rpartition("/")[2]
         or any(names.means(name, piece.name, wanted) for piece in one.pieces)
     ]

@@ -77,6 +77,8 @@ class Lineage:
     verdicts: verdicts.Verdicts
     #: what an operator took out of the road, and why.
     discarded: Mapping[str, str]
+    #: which archives hold files of it, as `left.facts` tells.
+    archived: Sequence[Mapping[str, Any]] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Give everything as facts for programs."""
@@ -95,6 +97,7 @@ class Lineage:
             "load": [step.as_dict() for step in self.load],
             "unit_files_folded": self.folded,
             "discarded": dict(self.discarded),
+            "archived": [dict(one) for one in self.archived],
             "verdicts": [asdict(record) for record in self.verdicts.records],
             "followed": {what: asdict(told) for what, told in self.verdicts.followed.items()},
         }

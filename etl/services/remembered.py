@@ -15,7 +15,7 @@ from pathlib import Path
 
 from etl.config.reading import Config
 from etl.errors import Unavailable
-from etl.files import deliveries, names, notes, survey
+from etl.files import deliveries, names, notes, survey, walking
 from etl.files import layout as layouts
 from etl.files.deliveries import Delivery, Piece
 from etl.files.layout import Layout
@@ -166,7 +166,8 @@ class Remembered:
             one.pipeline, one.file_id, unspelled(one.given)
         )
         discarded = notes.read_discarded(self.tree, one.pipeline, one.file_id)
-        return deliveries.of_pieces(source, pieces, discarded)
+        locations = self.config.pipelines[one.pipeline].spec.load.locations
+        return walking.whole(self.tree, deliveries.of_pieces(source, pieces, discarded), locations)
 
     def _name(self, one: rows.File) -> str:
         return _real(self.tree.status(one.place, one.status), one.name)

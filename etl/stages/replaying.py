@@ -221,7 +221,11 @@ def _discarded(layout: Layout, held: Archived, source: str) -> str:
     told = notes.read_discarded(layout, held.pipeline, held.id)
     path = str(layout.discarded(held.pipeline, held.id).relative_to(layout.data))
     if not told and path in held.notes:
-        told = json.loads(archived.read_notes(held, [path])[path]).get("discarded", {})
+        told = {
+            one: why
+            for _, data in archived.read_notes(held, [path])
+            for one, why in json.loads(data).get("discarded", {}).items()
+        }
     return f"was discarded: {told[source]}" if source in told else ""
 
 

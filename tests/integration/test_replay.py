@@ -6,7 +6,6 @@ SQLite and PostgreSQL, append and upsert; the handler mended in between, archive
 from __future__ import annotations
 
 import json
-import signal
 from pathlib import Path
 from typing import Any
 
