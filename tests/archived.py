@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
+from etl import disk
 from etl.files import archives, names, notes, tarring
 from etl.files.archives import Lineage, Manifest, Member, NoteMember
 from etl.model import Place, Stage, Status
@@ -58,7 +59,7 @@ def _files(road: Road, file_id: str) -> list[Path]:
 
 
 def _archive(road: Road, folder: Path, ids: list[str], stage: str, number: int) -> None:
-    kept, paths = [], []
+    kept, paths, removed = [], [], []
     for file_id in ids:
         for path in _files(road, file_id):
             file = names.parse(road.pipeline, path.name)
@@ -69,6 +70,7 @@ def _archive(road: Road, folder: Path, ids: list[str], stage: str, number: int) 
                 paths.append(path)
             elif stage == "extract" and not of_stage:
                 path.unlink()
+                removed.append(str(path.relative_to(road.data)))
     noted = _notes(road, ids) if stage == "extract" else []
     if not kept and not noted:
         return
@@ -79,6 +81,7 @@ def _archive(road: Road, folder: Path, ids: list[str], stage: str, number: int) 
         day=folder.name,
         made=datetime.now(UTC).isoformat(),
         members=kept,
+        regenerable=removed,
         notes=[_note(road, path, file_id) for path, file_id in noted],
         folder=folder,
     )
@@ -101,7 +104,7 @@ def _differs(road: Road, path: Path) -> bool:
     if path.parent.parent.name != "transform":
         return False
     passed = notes.read(road.layout, road.place("extract"), path.name).recipe
-    return archives.digest(path.open("rb"))[0] != passed  # type: ignore[arg-type]
+    return disk.sha256(path) != passed
 
 
 def _member(road: Road, path: Path) -> Member:
@@ -114,7 +117,7 @@ def _member(road: Road, path: Path) -> Member:
     source = notes.read_source(road.layout, road.pipeline, file.id)
     note = notes.read(road.layout, place, path.name)
     assert source is not None
-    sha256, size = archives.digest(path.open("rb"))  # type: ignore[arg-type]
+    sha256, size = disk.sha256(path), path.stat().st_size
     return Member(
         path="/".join(parts),
         place=place,
@@ -140,7 +143,7 @@ def _notes(road: Road, ids: Iterable[str]) -> list[tuple[Path, str]]:
 
 
 def _note(road: Road, path: Path, file_id: str) -> NoteMember:
-    sha256, size = archives.digest(path.open("rb"))  # type: ignore[arg-type]
+    sha256, size = disk.sha256(path), path.stat().st_size
     return NoteMember(path=str(path.relative_to(road.data)), id=file_id, sha256=sha256, size=size)
 
 

@@ -67,22 +67,21 @@ def changed(tree: Tree, tally: Tally) -> Iterator[Finding]:
                 "archive-damaged",
                 f"is not what was archived: {wrong[0]}{more}",
                 "put back a copy of it; what is sound in it can still be replayed",
-                promise="P3",
             )
 
 
-def unfinished(app: App) -> Iterator[Finding]:
+def unfinished(tree: Tree) -> Iterator[Finding]:
     """P21: what a clean began somebody brings to its end."""
-    if _is_at_work(app):
+    if _is_at_work(tree.app):
         return
-    for path in cleanings.waiting(app.layout):
+    for path in cleanings.waiting(tree.app.layout, tree.pipeline):
         yield Finding(
             promise="P21",
             check="clean-unfinished",
-            place=".etl/clean",
+            place=tree.pipeline,
             name=path.name,
             what="is the journal of a clean that was cut short, and nobody is at it",
-            next="nothing is lost; the next clean carries on from there, or now: etl clean",
+            next=f"nothing is lost; the next clean carries on from there, or now: etl clean {tree.pipeline}",
         )
 
 
@@ -103,9 +102,9 @@ def _tar(manifest: Path) -> Path:
     return manifest.with_name(manifest.name.removesuffix(archives.MANIFEST))
 
 
-def _finding(tree: Tree, path: Path, check: str, what: str, hint: str, promise: str = "P21") -> Finding:
+def _finding(tree: Tree, path: Path, check: str, what: str, hint: str) -> Finding:
     return Finding(
-        promise=promise,
+        promise="P3" if check == "archive-damaged" else "P21",
         check=check,
         place=f"{tree.pipeline}, archived",
         name=f"{path.parent.name}/{path.name}",

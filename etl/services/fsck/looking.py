@@ -45,6 +45,7 @@ CHECKS: tuple[Callable[[Tree], Iterator[Finding]], ...] = (
     loads.held_back,
     lineage.lost,
     lineage.discards,
+    archiving.unfinished,
     archiving.without_manifest,
     archiving.without_archive,
     archiving.damaged_manifests,
@@ -90,7 +91,6 @@ def _look(app: App, client: Any, wanted: list[str], scope: Scope, tally: Tally) 
 def _everything(app: App, client: Any, wanted: list[str], scope: Scope, tally: Tally) -> Iterator[Finding]:
     yield from folders.identity(app)
     yield from folders.of_no_pipeline(app)
-    yield from archiving.unfinished(app)
     for pipeline in wanted:
         for of_folders in FOLDERS:
             yield from of_folders(app, pipeline)
