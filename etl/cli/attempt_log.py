@@ -35,7 +35,7 @@ def show(config: Config, file: str, *, follow: bool, json_: bool) -> None:
     archived = left.find(config, file)
     for one in archived:
         with left.layout(one) as tree:
-            reader = _Reader(config, tree, one.id)
+            reader = _Reader(config, tree, file, whose=(one.pipeline, one.id))
             _show(reader, reader.pieces(), follow=False, json_=json_)
     if not archived:
         raise Final(f"no file matches {file!r}", next="see them with: etl files")
@@ -61,6 +61,8 @@ class _Reader:
     config: Config
     layout: Layout
     file: str
+    #: the one delivery that is meant; without, those that FILE means are looked for each time.
+    whose: tuple[str, str] | None = None
     #: how far each log was read; a file without a log is not in it.
     offsets: dict[tuple[Place, str], int] = field(default_factory=dict)
     #: the last line read of each log.
@@ -69,7 +71,8 @@ class _Reader:
     def pieces(self) -> list[Piece]:
         """Give the pieces that are meant as they lie now: all of a delivery, or the one that FILE names."""
         found: list[Piece] = []
-        for pipeline, file_id in selecting.deliveries(self.config, self.layout, self.file):
+        meant = [self.whose] if self.whose else selecting.deliveries(self.config, self.layout, self.file)
+        for pipeline, file_id in meant:
             locations = self.config.pipelines[pipeline].spec.load.locations
             delivery = walking.find(self.layout, pipeline, file_id, locations)
             found += delivery.pieces if delivery else []

@@ -142,6 +142,11 @@ def _app(config: Config) -> Iterator[App]:
     with ExitStack() as stack:
         data_id = Layout(config.data).data_id()
         try:
+            connection.url(config.settings.redis, config.data)
+        except Unavailable:  # nothing runs, and no server is started for this
+            yield App.open(config, enqueue.InlineAnnouncer())
+            return
+        try:
             client = stack.enter_context(connection.connect(config.settings.redis, config.data))
         except Unavailable as error:
             common.tell(f"{error.summary}: no job is made; nothing is lost, the next scan makes one")

@@ -47,8 +47,7 @@ def command(file: str, as_tree: bool, as_log: bool, follow: bool, json_: bool) -
     told = [
         (one, _facts(config, tree, one, left.of_id(config, one.note.pipeline, one.note.id))) for one in found
     ]
-    known = {(one.note.pipeline, one.note.id) for one in found}
-    told += [one for one in _archived(config, file) if (one[0].note.pipeline, one[0].note.id) not in known]
+    told = told or list(_archived(config, file))
     if not told:
         raise Final(f"no file matches {file!r}", next="see them with: etl files")
     if json_:
@@ -73,12 +72,10 @@ def _print_trees(config: Config, file: str, json_: bool) -> None:
     for pipeline, file_id in selecting.deliveries(config, tree, file):
         if told := _lineage(config, tree, left.of_id(config, pipeline, file_id), (pipeline, file_id)):
             found.append(told)
-    known = {(one.delivery.note.pipeline, one.delivery.note.id) for one in found}
-    for held in left.find(config, file):
-        if (held.pipeline, held.id) not in known:
-            with left.layout(held) as noted:
-                told = _lineage(config, noted, held, (held.pipeline, held.id))
-                found += [told] if told else []
+    for held in left.find(config, file) if not found else ():
+        with left.layout(held) as noted:
+            told = _lineage(config, noted, held, (held.pipeline, held.id))
+            found += [told] if told else []
     if not found:
         raise Final(f"no file matches {file!r}", next="see them with: etl files")
     if json_:

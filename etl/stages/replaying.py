@@ -19,11 +19,11 @@ from etl import disk
 from etl.app import App
 from etl.config.reading import Config
 from etl.errors import EtlError, Final, NoRoom, NotClaimed, Unavailable
-from etl.files import archived, archives, names, notes, replays, room, survey
+from etl.files import archived, archives, cleanings, names, notes, replays, room, survey
 from etl.files.archived import Archived
 from etl.files.layout import Layout
 from etl.model import Place, Stage, Status, Waiting
-from etl.stages import clean, telling
+from etl.stages import telling
 
 #: statuses of a source file in which it is not to be touched, and what is said of it then.
 _OPEN = {
@@ -99,7 +99,7 @@ class Day:
 @contextmanager
 def alone(app: App, waits: Callable[[], None]) -> Iterator[None]:
     """Have nothing archived meanwhile; `waits` is called where an archiving has to be waited for."""
-    path = clean.folder(app.layout) / "lock"
+    path = cleanings.folder(app.layout) / "lock"
     disk.make_folder(path.parent)
     lock = disk.lock_path(path)
     if lock is None:
