@@ -10,5 +10,14 @@ ELSEWHERE: dict[Point, str] = {
     Point.REPLAY_NOTE: "integration/test_replay.py",
     Point.REPLAY: "integration/test_replay.py",
     Point.NEWS: "unit/test_news.py",
+    Point.CLEAN_ASK: "acceptance/test_clean_crashes.py",
+    Point.CLEAN_PLAN: "acceptance/test_clean_crashes.py",
+    Point.CLEAN_REMOVE: "acceptance/test_clean_crashes.py",
+    Point.CLEAN_NOTE: "acceptance/test_clean_crashes.py",
+    Point.CLEAN_END: "acceptance/test_clean_crashes.py",
+    Point.ARCHIVE_WRITE: "acceptance/test_clean_crashes.py",
+    Point.ARCHIVE_MANIFEST: "acceptance/test_clean_crashes.py",
+    Point.ARCHIVE_COMMIT: "acceptance/test_clean_crashes.py",
+    Point.ARCHIVE_EXPIRE: "acceptance/test_clean_crashes.py",
 }
 ON_THE_ROAD = [point for point in Point if point not in ELSEWHERE]
