@@ -59,6 +59,8 @@ class Point(StrEnum):
     FOLLOW = "follow"
     LOG = "log"
     NEWS = "news"
+    ACT = "act"
+    EXPECTED = "expected"
 
 
 #: what to do where, set by tests only: `claim:before` or `claim:after` ends the process there, `*` stands for every

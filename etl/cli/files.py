@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import asdict
 from datetime import datetime
 
@@ -45,15 +44,9 @@ def _row(one: history.Standing) -> list[object]:
     return [
         one.name,
         one.id[:11],
-        _when(one.arrived),
+        common.when(one.arrived),
         one.rows,
         delivered.loaded(one),
         one.held_back,
         one.verdict,
     ]
-
-
-def _when(moment: float) -> str:
-    then = time.localtime(moment)
-    same_day = then[:3] == time.localtime()[:3]
-    return time.strftime("%H:%M" if same_day else "%m-%d %H:%M", then)

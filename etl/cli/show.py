@@ -11,7 +11,7 @@ import click
 from etl.cli import common, delivered, failed, selecting
 from etl.config.reading import Config
 from etl.errors import Final
-from etl.files import headers, layout, names, notes, paused, reasons
+from etl.files import acts, headers, layout, names, notes, paused, reasons
 from etl.files.deliveries import Delivery
 from etl.model import Status
 from etl.services import history
@@ -83,7 +83,13 @@ def _facts(tree: layout.Layout, one: Delivery) -> dict[str, Any]:
     ]
     source = asdict(one.note) | {"headers": headers.shown(one.note.headers)}
     marks = [f"{mark.target}: {mark}" for mark in paused.of_pipeline(tree, one.note.pipeline)]
-    return {"source": source, **delivered.summary(one), "pieces": pieces, "paused": marks}
+    return {
+        "source": source,
+        **delivered.summary(one),
+        "pieces": pieces,
+        "paused": marks,
+        "acts": [asdict(act) for act in acts.of_file(tree, one.note.pipeline, one.note.id)],
+    }
 
 
 def _print(one: Delivery, facts: dict[str, Any]) -> None:
@@ -110,3 +116,5 @@ def _print(one: Delivery, facts: dict[str, Any]) -> None:
             common.print_wrapped(f"next: {told['reason'].get('next', '')}", indent=4)
     if resolved:
         click.echo(f"  and {common.number(resolved, 'more file')} resolved")
+    for act in facts["acts"]:
+        click.echo(f"  {acts.Act(**act)} ({common.number(len(act['files']), 'file')})")

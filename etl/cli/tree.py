@@ -36,6 +36,7 @@ def draw(told: Lineage) -> None:
     _load(tree, told)
     _rows(tree, told)
     _verdicts(tree, told)
+    _acts(tree, told)
     console.print(tree)
 
 
@@ -124,6 +125,14 @@ def _verdicts(tree: Tree, told: Lineage) -> None:
             number, _, what = key.partition("/")
             if number == str(record.number):
                 verdict.add(Text(names.printable(_followed(what, followed))))
+
+
+def _acts(tree: Tree, told: Lineage) -> None:
+    if not told.acts:
+        return
+    branch = tree.add(Text("acts", style="bold"))
+    for act in told.acts:
+        branch.add(Text(f"{act} ({common.number(len(act.files), 'file')})"))
 
 
 def _followed(what: str, one: Any) -> str:

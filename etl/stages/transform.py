@@ -15,7 +15,7 @@ from etl import disk
 from etl.app import App
 from etl.config.reading import PipelineConfig
 from etl.config.schema import Read
-from etl.errors import ConfigError, Final, InvalidFile
+from etl.errors import ConfigError, EtlError, Final, InvalidFile
 from etl.files import names, notes, outbox, reasons
 from etl.files.moves import Claim
 from etl.formats import unpack
@@ -49,13 +49,23 @@ def work(app: App, claim: Claim) -> Resolved:
             staging.commit(replace(claim.note, ended=Status.RESOLVED, said=said), app.announce)
         return Resolved(count=0, said=said)
     with _staging(app, claim) as staging:
-        with leftovers.none_left(discreet=bool(pipeline.spec.redact)):
+        with leftovers.none_left(discreet=bool(pipeline.spec.redact)), _under(life):
             splitter = _split(app, pipeline, claim, life, staging)
         note = _note(claim, life, splitter)
         _explain_held_back(app, claim, splitter, life)
         claim.check_unchanged()
         staging.commit(note, app.announce)
     return Resolved(count=splitter.out.files, held_back=splitter.held.count, said=note.said)
+
+
+@contextmanager
+def _under(life: Life) -> Iterator[None]:
+    """Have whatever fails inside say under which recipe it did."""
+    try:
+        yield
+    except EtlError as error:
+        error.recipe = life.recipe
+        raise
 
 
 def _staging(app: App, claim: Claim) -> outbox.Staging:
