@@ -6,5 +6,7 @@ from etl.points import Point
 
 ELSEWHERE: dict[Point, str] = {
     Point.NEWS: "unit/test_news.py",
+    Point.ACT: "integration/test_triage.py",
+    Point.EXPECTED: "integration/test_expected.py",
 }
 ON_THE_ROAD = [point for point in Point if point not in ELSEWHERE]
