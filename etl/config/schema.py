@@ -25,6 +25,7 @@ from pydantic import (
 )
 
 from etl.config.durations import Duration, Share, Size
+from etl.config.expecting import Expectation, one_or_many
 from etl.config.following import Callbacks, CatchAll, Hook, Mail
 from etl.config.strict import NAME, Names, Strict
 
@@ -276,6 +277,8 @@ class Pipeline(Strict):
     redact: Names = ()
     #: types of messages that come here, each with its handler; an empty one means the pipeline's own.
     types: Mapping[str, str | None] = Field(default_factory=dict)
+    #: files that are missed when they do not come.
+    expect: Annotated[tuple[Expectation, ...], BeforeValidator(one_or_many)] = ()
     #: what follows a verdict: resolved, or partial and failed.
     on_success: tuple[Hook, ...] = ()
     on_failure: tuple[Hook, ...] = ()
