@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import click
 
 from etl.cli import common
+from etl.errors import EtlError
 from etl.files import acts, names
 from etl.files.acts import Act
 from etl.services import service
@@ -83,7 +84,7 @@ def carry_out(
 ) -> Tally:
     """Go through all of it and tell what became of each file, until somebody asks to stop; `after` follows each."""
     tally = Tally(chosen)
-    with service.Stop() as stop, _bar(chosen, quiet=quiet) as bar:
+    with service.Stop() as stop, _bar(chosen, quiet=quiet) as bar, _said_on_error(tally):
         for one in doing:
             tally.done.append(one)
             after()
@@ -98,6 +99,17 @@ def carry_out(
                 break
         doing.close()  # type: ignore[attr-defined]  # what was told of too early is taken back
     return tally
+
+
+@contextmanager
+def _said_on_error(tally: Tally) -> Iterator[None]:
+    """Say how far it came when something ends it early; what that is follows."""
+    try:
+        yield
+    except (OSError, EtlError):
+        if tally.done:
+            common.tell(f"{tally.moved:,} of {common.number(tally.chosen, 'file')} were moved before this")
+        raise
 
 
 def summed_up(tally: Tally, word: str) -> str:

@@ -283,6 +283,16 @@ class Pipeline(Strict):
     on_success: tuple[Hook, ...] = ()
     on_failure: tuple[Hook, ...] = ()
 
+    @field_validator("expect")
+    @classmethod
+    def _nothing_is_expected_twice(cls, value: tuple[Expectation, ...]) -> tuple[Expectation, ...]:
+        known: set[str] = set()
+        for one in value:
+            if one.key in known:
+                raise ValueError(f"{one.name!r} by {one.by:%H:%M} is there twice; keep one of them")
+            known.add(one.key)
+        return value
+
     @field_validator("types")
     @classmethod
     def _types_name_handlers(cls, value: Mapping[str, str | None]) -> Mapping[str, str | None]:

@@ -8,6 +8,7 @@ Sends nothing, needs no recorder and no Redis. Given its turns by the courier.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
@@ -25,8 +26,8 @@ from etl.services.expectations import Finding
 
 log = logging.getLogger(__name__)
 
-#: seconds between two looks.
-EVERY = 10.0
+#: seconds between two looks, and at most where a look takes long.
+EVERY, LONGEST = 10.0, 60.0
 #: seconds after the start in which nothing is called missing that was due before: it may be on its way in.
 GRACE = 60.0
 #: seconds after its hour for which a file that did not come is still told as missing.
@@ -57,9 +58,9 @@ class Calendar:
     def turn(self) -> None:
         """Look at what is expected, if it is time to; whatever is in the way is told and tried again."""
         now = self._clock()
-        if now < self._due <= now + EVERY:
+        if now < self._due <= now + LONGEST:
             return
-        self._due = now + EVERY
+        self._due, begun = now + EVERY, time.monotonic()
         for name, pipeline in self._app.config.pipelines.items():
             if pipeline.spec.expect:
                 try:
@@ -68,6 +69,8 @@ class Calendar:
                     # what was not told is found anew
                     self._notes.pop(name, None)
                     log.warning("%s: %s", name, error, extra={"event": "calendar_failed"})
+        # where much comes, never more than a tenth of the time
+        self._due = max(self._due, min(now + LONGEST, now + 10 * (time.monotonic() - begun)))
 
     def _look(self, pipeline: PipelineConfig, now: float) -> None:
         lock = expected.lock(self._app.layout, pipeline.name)
@@ -80,7 +83,7 @@ class Calendar:
             }
             seen = self._notes.setdefault(pipeline.name, Notes(self._app.layout, pipeline.name))
             looked = [record.looked for record in known.values() if record is not None]
-            new = seen.new(min(looked, default=None), history=len(looked) < len(known))
+            new = seen.new(min(looked, default=None), now, history=len(looked) < len(known))
             for one in pipeline.spec.expect:
                 record = known[one.key] or Record(name=one.name, by=str(one.by), since=now)
                 after, found = expectations.brought_up(self._app.layout, pipeline.name, one, record, new)

@@ -19,6 +19,8 @@ from etl.files.layout import Layout
 from etl.files.notes import SourceNote
 from etl.model import Place, Stage, Status
 
+#: seconds after which a delivery is not looked at any more.
+_LONG_AGO = 40 * 86_400.0
 #: source notes that are looked through for the history of a new expectation.
 _HISTORY = 5_000
 #: nanoseconds that notes may be written out of order, by hosts whose clocks differ.
@@ -39,7 +41,7 @@ class Notes:
         #: when the youngest note was written that was seen, on the clock of its disk.
         self.looked = 0
 
-    def new(self, looked: int | None, *, history: bool) -> list[SourceNote]:
+    def new(self, looked: int | None, now: float, *, history: bool) -> list[SourceNote]:
         """Give the notes that were written since a time, in the order of arrival; for `history` the latest ones."""
         try:
             stamp = self._folder.stat().st_mtime_ns
@@ -47,10 +49,12 @@ class Notes:
             return []
         if stamp == self._stamp:
             return []
+        # an id begins with its time: what came long ago counts for no day any more
+        begin = names.new_id(self._pipeline, int(1000 * (now - _LONG_AGO)))[:9]
         ids = {
             entry.name[:_ID]: entry
             for entry in os.scandir(self._folder)
-            if len(entry.name) == _ID + 5 and entry.name.endswith(".json")
+            if entry.name >= begin and len(entry.name) == _ID + 5 and entry.name.endswith(".json")
         }
         fresh = sorted(ids.keys() - self._seen)
         latest = set(fresh[-_HISTORY:]) if history else set()

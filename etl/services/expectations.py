@@ -159,16 +159,23 @@ class Standing:
     wrong: Mapping[str, Sequence[str]]
 
 
-def today(
+def looked_at(
     layout: Layout, pipeline: PipelineConfig, one: Expectation, record: Record | None, now: float
+) -> Record:
+    """Give what a calendar would know of an expectation by now; without a record also of what came earlier today."""
+    looked = record.looked if record else None
+    new = came.Notes(layout, pipeline.name).new(looked, now, history=record is None)
+    begun = record or Record(name=one.name, by=str(one.by), since=one.begins(one.local(now)))
+    return brought_up(layout, pipeline.name, one, begun, new)[0]
+
+
+def today(
+    layout: Layout, pipeline: PipelineConfig, one: Expectation, current: Record, now: float
 ) -> Standing | None:
     """Tell how an expectation stands today in its zone; None on a day on which nothing is expected."""
     day = one.local(now)
     if not one.is_on(day):
         return None
-    begun = record or Record(name=one.name, by=str(one.by), since=one.begins(day))
-    new = came.Notes(layout, pipeline.name).new(record.looked if record else None, history=not record)
-    current, _ = brought_up(layout, pipeline.name, one, begun, new)
     of_today = [known for known in current.deliveries if one.day_of(known.at) == day]
     first = current.came.get(day.isoformat())
     if first is None:

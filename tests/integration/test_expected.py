@@ -21,7 +21,7 @@ from etl import points
 from etl.cli import edge
 from etl.files import expected, names, news, notes, paused
 from etl.points import Point
-from etl.services import calendar, courier
+from etl.services import calendar, courier, records
 from tests import road as roads
 from tests.road import Road
 
@@ -505,6 +505,10 @@ def test_the_morning_screen_says_what_was_expected_and_what_is_wrong(
     # nothing was told or written by looking
     assert told(road) == []
     assert "expected" not in etl(road, capsys, "files")
+    with records.held(road.data, "courier"):  # it keeps the records, and nobody looks again
+        assert "0 of 4 expected files came" in etl(road, capsys, "files", "--today")
+        turn(road, "14 12:00")
+        assert "2 of 4 expected files came" in etl(road, capsys, "files", "--today")
 
 
 def test_check_warns_of_what_extract_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
