@@ -20,6 +20,9 @@ from etl.services import expectations
 from etl.services import records as living
 from etl.services.expectations import Standing
 
+#: sentences of one kind that are told one by one.
+_FEW = 3
+
 
 def today(config: Config, pipelines: Sequence[str]) -> list[Standing]:
     """Give how each expectation of these pipelines stands today, the first hour first.
@@ -49,6 +52,7 @@ def facts(one: Standing) -> dict[str, Any]:
         "by": one.by,
         "due": one.due,
         "state": one.state,
+        "first": one.first,
         "came": [
             {"id": known.id, "name": known.given, "at": known.at, "rows": known.rows} for known in one.came
         ],
@@ -66,15 +70,17 @@ def show(found: Sequence[Standing]) -> None:
         label = names.printable(f"{one.pipeline}/{one.name}" if several else one.name)
         click.echo(f"  {label}  by {one.by}  {_state(one)}")
         for texts in one.wrong.values():
-            for text in texts:
+            for text in texts[:_FEW]:
                 common.print_wrapped(names.printable(text), indent=4)
+            if len(texts) > _FEW:
+                click.echo(f"    … and {len(texts) - _FEW:,} more, with --json")
     came = sum(one.state in ("came", "late") for one in found)
     word = "file" if len(found) == 1 else "files"
     click.echo(f"{came} of {len(found)} expected {word} came")
 
 
 def _state(one: Standing) -> str:
-    if one.state in ("missing", "awaited"):
+    if one.first is None:
         return click.style(one.state, fg="red" if one.state == "missing" else None)
-    when = f" {common.when(one.came[0].at)}" if one.came else ", not taken yet"
-    return click.style(one.state, fg="yellow" if one.wrong else "green") + when
+    taken = "" if one.came else ", not taken yet"
+    return f"{click.style(one.state, fg='yellow' if one.wrong else 'green')} {common.when(one.first)}{taken}"

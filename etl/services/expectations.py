@@ -155,6 +155,9 @@ class Standing:
     due: float
     #: came, late, missing, awaited.
     state: str
+    #: when the first file of the day came.
+    first: float | None
+    #: those that are remembered.
     came: Sequence[Known]
     wrong: Mapping[str, Sequence[str]]
 
@@ -195,6 +198,7 @@ def today(
         by=one.hour,
         due=due,
         state=_state(first, due, now),
+        first=first,
         came=of_today,
         wrong=wrong,
     )
