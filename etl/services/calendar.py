@@ -35,6 +35,8 @@ STALE = 3 * 86_400.0
 #: nanoseconds of which a restart may look through the notes once more.
 _AGAIN_NS = 3_600_000_000_000
 
+#: findings whose one word says too little at the head of a mail.
+_KINDS = {"small": "unusually small", "header": "changed header"}
 _NEXT = {
     "missing": "ask {who}; see: etl files {pipeline} --today",
     "late": "nothing, if it is whole; see: etl files {pipeline} --today",
@@ -118,7 +120,7 @@ class Calendar:
             line = News(
                 pipeline=pipeline.name,
                 key=f"expected/{one.name}/{finding.about}/{finding.kind}",
-                kind=finding.kind,
+                kind=_KINDS.get(finding.kind, finding.kind),
                 text=finding.text,
                 next=names.printable(to_do),
                 urgency=Urgency.INFO if finding.kind == "late" else Urgency.MORNING,

@@ -115,15 +115,18 @@ def test_missing_small_doubled_and_renamed_are_one_line_each(tmp_path: Path) -> 
     deliver(road, "orders-14.csv", "14 05:45", header="sku,preis")
     road.work()
     turn(road, "14 05:59")
-    assert kinds(road) == ["duplicate", "header", "small"]
+    assert kinds(road) == ["changed header", "duplicate", "unusually small"]
     turn(road, "14 06:00")
 
     assert told(road) == [
+        (
+            "changed header",
+            "orders-14.csv has another header than before: column 'price' is now called 'preis'",
+        ),
         ("duplicate", "stock-14.csv has the same bytes as stock-13.csv, which came Fri 2026-11-13 05:50"),
-        ("header", "orders-14.csv has another header than before: column 'price' is now called 'preis'"),
         ("missing", "books-*.csv did not come by 06:00 UTC on Sat 2026-11-14"),
         (
-            "small",
+            "unusually small",
             "prices-14.csv is unusually small: 4 rows, where 10 are usual and at least 50% of that are expected",
         ),
     ]
@@ -151,7 +154,7 @@ def test_what_was_told_is_not_told_again_and_survives_all_but_its_record(tmp_pat
     deliver(road, "books-15.csv", "15 05:45", rows=1)
     road.work()
     turn(road, "15 06:01")
-    assert kinds(road) == ["small"], "what is usual is remembered"
+    assert kinds(road) == ["unusually small"], "what is usual is remembered"
 
 
 def test_one_that_comes_after_its_hour_is_told_to_be_late_once(tmp_path: Path) -> None:
@@ -197,7 +200,7 @@ def test_what_came_before_is_history_and_tells_nothing(tmp_path: Path) -> None:
     road.work()
     turn(road, "10 06:01")
 
-    assert kinds(road) == ["small"], "held against the history"
+    assert kinds(road) == ["unusually small"], "held against the history"
 
 
 def test_after_a_long_stop_only_the_last_days_are_told(tmp_path: Path) -> None:
@@ -262,7 +265,7 @@ def test_where_drift_fails_nothing_is_published_until_the_new_name_is_known(tmp_
     assert "transform.columns" in reason["next"] and "drift: warn" in reason["next"]
     assert len(list((tmp_path / "lake").glob("*.jsonl"))) == 5
     turn(road, "14 06:01")
-    assert told(road) == [("header", "books-14b.csv has another header than before: added: 'note'")]
+    assert told(road) == [("changed header", "books-14b.csv has another header than before: added: 'note'")]
 
     road.transform(columns={"price": ["price", "preis"]})
     road.move_back(failed)
@@ -361,7 +364,7 @@ def test_killed_while_it_is_told_and_looked_at_again_the_end_is_the_same(
     turn(road, "14 06:01")
 
     assert end(road) == end(expected_end)
-    assert kinds(road) == ["missing", "small"]
+    assert kinds(road) == ["missing", "unusually small"]
 
 
 @pytest.fixture
@@ -384,7 +387,7 @@ def test_a_disk_that_fails_stops_no_courier_and_loses_no_line(
     points.crash_at = ""
     turn(road, "14 06:01")
     turn(road, "14 06:02")
-    assert kinds(road) == ["missing", "small"]
+    assert kinds(road) == ["missing", "unusually small"]
 
 
 def test_two_calendars_tell_it_once(before: Road, tmp_path: Path) -> None:
@@ -404,7 +407,7 @@ def test_two_calendars_tell_it_once(before: Road, tmp_path: Path) -> None:
                 for line in news.waiting(road.layout):
                     news.remove(road.layout, line)
                     told_lines.append(line.kind)
-    assert sorted(told_lines) == ["missing", "small"]
+    assert sorted(told_lines) == ["missing", "unusually small"]
     told_lines.clear()
 
 
