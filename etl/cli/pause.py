@@ -37,7 +37,7 @@ def command(target: str, because: str, json_: bool) -> None:
 def mark(pipeline: str, stage: Stage | None, because: str) -> paused.Mark:
     """Give the mark of whoever calls this command."""
     return paused.Mark(
-        pipeline=pipeline, stage=stage or "", who=acts.who(), since=time.time(), because=because
+        pipeline=pipeline, stage=stage or "", who=acts.login(), since=time.time(), because=because
     )
 
 
@@ -47,7 +47,7 @@ def begin(tree: Layout, wanted: paused.Mark) -> bool:
         return False
     acts.record(
         tree,
-        Act(what="pause", who=wanted.who, at=wanted.since, because=wanted.because, about=wanted.target),
+        Act(what="pause", who=acts.who(), at=wanted.since, because=wanted.because, about=wanted.target),
     )
     return paused.write(tree, wanted)
 

@@ -6,6 +6,7 @@ after all gets a line that says so. Moves nothing. Called by whoever retries, di
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import pwd
@@ -48,13 +49,21 @@ class Act:
         return f"{when} {self.what} by {names.printable(self.who)}{because}"
 
 
+def login() -> str:
+    """Say which person calls this program, as far as their session tells; behind `sudo` the one who called it."""
+    try:
+        return names.printable(os.environ.get("SUDO_USER") or getpass.getuser())
+    except (KeyError, OSError):  # a container's user often has no name
+        return f"user {os.getuid()}"
+
+
 def who() -> str:
-    """Say who calls this program: login name and host, and behind `sudo` whose account was used."""
+    """Say who calls this program: login name and host, and whose account is used where that is another's."""
     try:
         account = pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # a container's user often has no name
+    except KeyError:
         account = f"user {os.getuid()}"
-    person = os.environ.get("SUDO_USER") or account
+    person = login()
     used = f" (as {account})" if person != account else ""
     return names.printable(f"{person}@{socket.gethostname()}{used}")
 

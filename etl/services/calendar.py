@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from datetime import date
 
 from etl.app import App
 from etl.config.expecting import Expectation
@@ -83,34 +84,47 @@ class Calendar:
                 one.key: expected.read(self._app.layout, pipeline.name, one.key)
                 for one in pipeline.spec.expect
             }
+            # first: one that is taken in between has its note by then
+            waits = {one.key: self._waits(pipeline, one, known[one.key], now) for one in pipeline.spec.expect}
             seen = self._notes.setdefault(pipeline.name, Notes(self._app.layout, pipeline.name))
             looked = [record.looked for record in known.values() if record is not None]
             new = seen.new(min(looked, default=None), now, history=len(looked) < len(known))
             for one in pipeline.spec.expect:
                 record = known[one.key] or Record(name=one.name, by=str(one.by), since=now)
                 after, found = expectations.brought_up(self._app.layout, pipeline.name, one, record, new)
-                after, missing = self._missing(pipeline, one, after, now)
+                after, missing = self._missing(one, after, waits[one.key], now)
                 self._tell(pipeline, one, [*found, *missing], now)
                 after = replace(after, looked=max(after.looked, seen.looked))
                 if known[one.key] is None or _differs(after, record):
                     expected.write(self._app.layout, pipeline.name, one.key, after)
 
+    def _open(self, one: Expectation, record: Record | None, now: float) -> list[date]:
+        """Give the days whose hour has passed, on which nothing came, and of which nothing was told."""
+        if record is None:
+            return []
+        return [
+            day
+            for day in one.due_between(max(record.since, now - STALE), now)
+            if day.isoformat() not in (*record.came, *record.missing)
+            if one.due(day) > self._begun or now - self._begun >= GRACE
+        ]
+
+    def _waits(
+        self, pipeline: PipelineConfig, one: Expectation, record: Record | None, now: float
+    ) -> set[date]:
+        """Give the days for which a file lies there that nobody has taken yet; asked only where that matters."""
+        if not self._open(one, record, now):
+            return set()
+        return {one.day_of(at) for at in came.waiting(self._app.layout, pipeline, one)}
+
     def _missing(
-        self, pipeline: PipelineConfig, one: Expectation, record: Record, now: float
+        self, one: Expectation, record: Record, waits: set[date], now: float
     ) -> tuple[Record, list[Finding]]:
-        """Find the days whose hour has passed and on which nothing came."""
-        found = []
-        for day in one.due_between(max(record.since, now - STALE), now):
-            told = day.isoformat()
-            if told in record.came or told in record.missing:
-                continue
-            if one.due(day) <= self._begun and now - self._begun < GRACE:
-                continue
-            if any(one.day_of(at) == day for at in came.waiting(self._app.layout, pipeline, one)):
-                continue
-            found.append(expectations.missed(one, day))
-            record = record.without(told)
-        return record, found
+        """Find the days whose hour has passed and for which nothing came or waits."""
+        days = [day for day in self._open(one, record, now) if day not in waits]
+        for day in days:
+            record = record.without(day.isoformat())
+        return record, [expectations.missed(one, day) for day in days]
 
     def _tell(self, pipeline: PipelineConfig, one: Expectation, found: Iterable[Finding], now: float) -> None:
         about = pipeline.spec.about

@@ -21,7 +21,7 @@ from etl import points
 from etl.cli import edge
 from etl.files import expected, names, news, notes, paused
 from etl.points import Point
-from etl.services import calendar, courier, records
+from etl.services import calendar, came, courier, records
 from tests import road as roads
 from tests.road import Road
 
@@ -521,3 +521,26 @@ def test_check_warns_of_what_extract_refuses(tmp_path: Path, capsys: pytest.Capt
     out = etl(road, capsys, "check")
     assert "expects books-*.csv\n" in out
     assert "expect[1].name: extract.accept refuses every such name; it has: books-2*" in out
+
+
+def test_a_file_that_is_taken_while_it_is_looked_for_is_not_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    road = project(tmp_path, by="00:00")
+    midnight = time.time() // 86_400 * 86_400
+    turn(road, midnight - 1)
+    road.drop("books-1.csv", "sku,price\n")
+    waiting = came.waiting
+
+    def and_then_taken(*arguments: Any) -> Iterator[float]:
+        yield from list(waiting(*arguments))
+        road.work()
+
+    def taken_and_then(*arguments: Any) -> Iterator[float]:
+        road.work()
+        yield from waiting(*arguments)
+
+    for one in (and_then_taken, taken_and_then):
+        monkeypatch.setattr(came, "waiting", one)
+        turn(road, time.time())
+    assert "missing" not in kinds(road)
