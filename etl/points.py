@@ -59,6 +59,8 @@ class Point(StrEnum):
     FOLLOW = "follow"
     LOG = "log"
     NEWS = "news"
+    ACT = "act"
+    EXPECTED = "expected"
     NOTE_AGAIN = "note-again"
     REPLAY_STAGE = "replay-stage"
     REPLAY_NOTE = "replay-note"

@@ -10,6 +10,8 @@ ELSEWHERE: dict[Point, str] = {
     Point.REPLAY_NOTE: "integration/test_replay.py",
     Point.REPLAY: "integration/test_replay.py",
     Point.NEWS: "unit/test_news.py",
+    Point.ACT: "integration/test_triage.py",
+    Point.EXPECTED: "integration/test_expected.py",
     Point.CLEAN_ASK: "acceptance/test_clean_crashes.py",
     Point.CLEAN_PLAN: "acceptance/test_clean_crashes.py",
     Point.CLEAN_REMOVE: "acceptance/test_clean_crashes.py",

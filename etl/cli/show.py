@@ -13,7 +13,7 @@ import click
 from etl.cli import common, delivered, failed, selecting
 from etl.config.reading import Config
 from etl.errors import Final
-from etl.files import headers, layout, names, notes, paused, reasons
+from etl.files import acts, headers, layout, names, notes, paused, reasons
 from etl.files.archived import Archived
 from etl.files.deliveries import Delivery, Piece
 from etl.model import Status
@@ -94,7 +94,8 @@ def _lineage(
 
     locations = config.pipelines[whose[0]].spec.load.locations
     found = lineage.of(tree, *whose, locations, lineage.attempts(config, *whose))
-    return replace(found, archived=left.facts(held)) if found else None
+    told = acts.of_file(layout.Layout(config.data), *whose)
+    return replace(found, archived=left.facts(held), acts=told) if found else None
 
 
 def _facts(config: Config, tree: layout.Layout, one: Delivery, held: Archived | None) -> dict[str, Any]:
@@ -107,11 +108,16 @@ def _facts(config: Config, tree: layout.Layout, one: Delivery, held: Archived | 
         for piece in one.pieces
     ]
     source = asdict(one.note) | {"headers": headers.shown(one.note.headers)}
-    marks = [
-        f"{mark.target}: {mark}" for mark in paused.of_pipeline(layout.Layout(config.data), one.note.pipeline)
-    ]
-    summary = delivered.summary(one)
-    return {"source": source, **summary, "pieces": pieces, "paused": marks, "archived": left.facts(held)}
+    own = layout.Layout(config.data)
+    marks = [f"{mark.target}: {mark}" for mark in paused.of_pipeline(own, one.note.pipeline)]
+    return {
+        "source": source,
+        **delivered.summary(one),
+        "pieces": pieces,
+        "paused": marks,
+        "archived": left.facts(held),
+        "acts": [asdict(act) for act in acts.of_file(own, one.note.pipeline, one.note.id)],
+    }
 
 
 def _status(config: Config, piece: Piece) -> str:
@@ -147,3 +153,5 @@ def _print(one: Delivery, facts: dict[str, Any]) -> None:
         click.echo(f"  archived   {told['archive']}\n             {names.printable(told['member'])}")
     if resolved:
         click.echo(f"  and {common.number(resolved, 'more file')} resolved")
+    for act in facts["acts"]:
+        click.echo(f"  {acts.Act(**act)} ({common.number(len(act['files']), 'file')})")

@@ -37,6 +37,7 @@ def draw(told: Lineage) -> None:
     _rows(tree, told)
     _verdicts(tree, told)
     _archived(tree, told)
+    _acts(tree, told)
     console.print(tree)
 
 
@@ -134,6 +135,14 @@ def _archived(tree: Tree, told: Lineage) -> None:
         for one in told.archived:
             if one["archive"] == path:
                 branch.add(Text(names.printable(str(one["member"]))))
+
+
+def _acts(tree: Tree, told: Lineage) -> None:
+    if not told.acts:
+        return
+    branch = tree.add(Text("acts", style="bold"))
+    for act in told.acts:
+        branch.add(Text(f"{act} ({common.number(len(act.files), 'file')})"))
 
 
 def _followed(what: str, one: Any) -> str:

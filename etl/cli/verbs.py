@@ -24,6 +24,7 @@ VERBS = {
     "retry": ("Daily", "move failed files back to working"),
     "replay": ("Daily", "bring the files of some days back, out of the archives too"),
     "discard": ("Daily", "move failed files into the archive, with your reason"),
+    "acts": ("Daily", "who retried, discarded or paused what, and when"),
     "pause": ("Daily", "begin nothing more of a pipeline or a stage"),
     "resume": ("Daily", "go on with what was paused"),
     "drain": ("Daily", "take nothing new in, and wait until what is on its way has ended"),

@@ -15,13 +15,13 @@ from etl import disk
 from etl.app import App
 from etl.config.reading import PipelineConfig
 from etl.config.schema import Read
-from etl.errors import ConfigError, Final, InvalidFile
-from etl.files import archives, names, notes, outbox, reasons
+from etl.errors import ConfigError, EtlError, Final, InvalidFile
+from etl.files import archives, expected, names, notes, outbox, reasons
 from etl.files.moves import Claim
 from etl.formats import unpack
 from etl.formats.format import Format, Reading, open_format
 from etl.model import Place, Reason, Resolved, Stage, Status
-from etl.stages import endings, handlers, leftovers, messages, watching
+from etl.stages import drift, endings, handlers, leftovers, messages, watching
 from etl.stages.publishing import HeldBack, UnitFiles
 from etl.stages.schema import UnitSchema
 from etl.stages.splitting import Splitter
@@ -49,13 +49,24 @@ def work(app: App, claim: Claim) -> Resolved:
             staging.commit(replace(claim.note, ended=Status.RESOLVED, said=said), app.announce)
         return Resolved(count=0, said=said)
     with _staging(app, claim) as staging:
-        with leftovers.none_left(discreet=bool(pipeline.spec.redact)):
+        with leftovers.none_left(discreet=bool(pipeline.spec.redact)), _under(life):
             splitter = _split(app, pipeline, claim, life, staging)
         note = _note(claim, life, splitter)
+        drift.keep(app, claim, splitter.file.name, note.header, staging)
         _explain_held_back(app, claim, splitter, life)
         claim.check_unchanged()
         staging.commit(note, app.announce)
     return Resolved(count=splitter.out.files, held_back=splitter.held.count, said=note.said)
+
+
+@contextmanager
+def _under(life: Life) -> Iterator[None]:
+    """Have whatever fails inside say under which recipe it did."""
+    try:
+        yield
+    except EtlError as error:
+        error.recipe = life.recipe
+        raise
 
 
 def _staging(app: App, claim: Claim) -> outbox.Staging:
@@ -119,16 +130,20 @@ def _split(app: App, pipeline: PipelineConfig, claim: Claim, life: Life, staging
         out = UnitFiles(
             staging, claim.file, life.recipe, generation=life.generation, per_file=spec.units_per_file
         )
+        facts = _facts(app, claim, life)
+        told = drift.check(app, claim, facts.name, reading.columns)
         splitter = Splitter(
             spec=spec,
             schema=_schema(pipeline),
             handler=_handler(pipeline),
-            file=_facts(app, claim, life),
+            file=facts,
             out=out,
             held=held,
             watch=watching.watch(app, claim),
             original_lines=claim.note.lines,
             redact=frozenset(pipeline.spec.redact),
+            header=reading.columns or (),
+            drift=told,
         )
         try:
             splitter.run(reading, app.progress)
@@ -214,6 +229,8 @@ def _note(claim: Claim, life: Life, splitter: Splitter) -> notes.FileNote:
         units=splitter.out.units,
         held_back=splitter.held.count,
         said="",
+        header=splitter.header if claim.file.is_source and expected.can_be_kept(splitter.header) else (),
+        drift=splitter.drift,
     )
 
 
