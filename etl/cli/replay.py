@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -14,7 +15,8 @@ import click
 from etl.cli import common
 from etl.config.reading import Config
 from etl.errors import EtlError, Final, NoRoom, Unavailable
-from etl.files import names
+from etl.files import acts, names
+from etl.files.acts import Act
 from etl.files.layout import Layout
 from etl.model import Place, Stage, Waiting
 
@@ -119,9 +121,10 @@ def _of_day(app: App, day: Day, wish: Wish) -> Iterator[Replayed]:
     from etl.stages import replaying
 
     waiting: list[Waiting] = []
+    act = Act(what="replay", who=acts.who(), at=time.time(), because=replaying.AGAIN if wish.again else "")
     place = Place(pipeline=wish.pipeline, stage=Stage.TRANSFORM)
     try:
-        for one in replaying.bring_back(app, day, again=wish.again):
+        for one in replaying.bring_back(app, day, act):
             if one.moved:
                 waiting.append(Waiting(place=place, name=one.candidate.name))
             yield one
@@ -215,6 +218,7 @@ class _Told:
             click.echo("wrong:")
             common.print_wrapped(names.printable(str(error)), indent=4)
         click.echo(self._sum(moved))
+        common.print_paused(Layout(self.config.data), sorted({one.candidate.pipeline for one in moved}))
 
     def _from(self, one: Replayed) -> str:
         source = one.candidate.source

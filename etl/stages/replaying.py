@@ -7,10 +7,11 @@ is left alone, and so is a duplicate that was never loaded. Works nothing. Calle
 from __future__ import annotations
 
 import json
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import date
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -19,12 +20,17 @@ from etl import disk
 from etl.app import App
 from etl.config.reading import Config
 from etl.errors import EtlError, Final, NoRoom, NotClaimed, Unavailable
-from etl.files import archived, archives, cleanings, names, notes, replays, room, survey
+from etl.files import acts, archived, archives, names, notes, replays, room, survey
+from etl.files.acts import Act
 from etl.files.archived import Archived
 from etl.files.layout import Layout
 from etl.model import Place, Stage, Status, Waiting
-from etl.stages import telling
+from etl.stages import clean, telling
 
+#: seconds between two looks whether a clean has ended.
+LOOK_EVERY = 0.2
+#: why somebody replays who wants another generation, as the act has it.
+AGAIN = "again: another generation, whatever the recipe"
 #: statuses of a source file in which it is not to be touched, and what is said of it then.
 _OPEN = {
     Status.WORKING: "waits",
@@ -98,13 +104,13 @@ class Day:
 
 @contextmanager
 def alone(app: App, waits: Callable[[], None]) -> Iterator[None]:
-    """Have nothing archived meanwhile; `waits` is called where an archiving has to be waited for."""
-    path = cleanings.folder(app.layout) / "lock"
-    disk.make_folder(path.parent)
-    lock = disk.lock_path(path)
+    """Have nothing archived meanwhile; `waits` is called once where an archiving has to be waited for."""
+    lock = clean.alone(app.layout)
     if lock is None:
         waits()
-        lock = disk.wait_for_lock(path)
+    while lock is None:
+        time.sleep(LOOK_EVERY)
+        lock = clean.alone(app.layout)
     with lock:
         yield
 
@@ -232,19 +238,42 @@ def _discarded(layout: Layout, held: Archived, source: str) -> str:
 # --- what is done ------------------------------------------------------------------------------------------
 
 
-def bring_back(app: App, day: Day, *, again: bool) -> Iterator[Replayed]:
-    """Bring back what came on one day, oldest first, and give what became of each; one that cannot stops no other."""
+def bring_back(app: App, day: Day, act: Act) -> Iterator[Replayed]:
+    """Bring back what came on one day, oldest first, and give what became of each; one that cannot stops no other.
+
+    The act is recorded before the first is moved; its `because` is set where a new generation is asked for.
+    """
     if not day.candidates:
         return
     place = Place(pipeline=day.candidates[0].pipeline, stage=Stage.TRANSFORM)
     held = [one.held for one in day.candidates if one.held is not None and not one.why]
-    coming = sum(one.source[1].size for one in held if one.source)
-    room.require(app.layout, app.config.settings.reserve, coming)
-    if not held:
-        yield from _moved(app, place, day, None, again=again)
-        return
-    with _refusing(day), replays.unpacked(app.layout, place, day.day, held, app.announce) as aside:
-        yield from _moved(app, place, day, aside, again=again)
+    room.require(
+        app.layout, app.config.settings.reserve, sum(one.source[1].size for one in held if one.source)
+    )
+    with ExitStack() as stack:
+        stack.enter_context(_refusing(day))
+        aside = None
+        if held:
+            aside = stack.enter_context(replays.unpacked(app.layout, place, day.day, held, app.announce))
+        moving = tuple(f"{place}/{one.name}" for one in day.candidates if not one.why)
+        with _recorded(app.layout, replace(act, files=moving)) as left:
+            for done in _moved(app, place, day, aside, again=bool(act.because)):
+                if done.moved:
+                    left.discard(f"{place}/{done.candidate.name}")
+                yield done
+
+
+@contextmanager
+def _recorded(layout: Layout, act: Act) -> Iterator[set[str]]:
+    """Record an act before it is done; what is left in the set at the end was not done after all."""
+    left = set(act.files)
+    if left:
+        acts.record(layout, act)
+    try:
+        yield left
+    finally:
+        if left:
+            acts.record(layout, replace(act, files=tuple(sorted(left)), undone=True))
 
 
 @contextmanager

@@ -18,9 +18,11 @@ import pytest
 
 from etl import points
 from etl.cli import edge
-from etl.files import archives, moves, tarring
+from etl.files import acts, archives, moves, tarring
 from etl.model import Resolved
 from etl.points import Point
+from etl.stages import clean, replaying
+from etl.stages.reporting import Report
 from tests import archived
 from tests import road as roads
 from tests.road import Road
@@ -421,3 +423,27 @@ def test_archives_that_lie_elsewhere_are_replayed_and_seen_from_there(tmp_path: 
     assert told["files"][0]["from"] == str(tmp_path / "disk" / day / "books-extract.tar.gz")
     road.work()
     assert road.broken_promises() == []
+
+
+def test_who_replayed_is_recorded_and_what_was_not_moved_after_all_is_not(road: Road, day: str) -> None:
+    (manifest,) = archived.manifests(road)
+    member = next(one for one in manifest.members if one.given == "more.csv")
+    rebuilt(manifest.path, {member.path: b"id,title\n666,Forged\n"})
+    told = here(road, day, "books", "--again", code=1)
+    (act,) = acts.read(road.layout)
+    assert (act.what, act.who, act.because) == ("replay", acts.who(), replaying.AGAIN)
+    assert set(act.files) == {f"books/transform/{one['name']}" for one in told["files"] if one["moved"]}
+
+
+def test_while_a_clean_is_at_work_a_replay_waits_and_the_other_way_round(road: Road) -> None:
+    lock = clean.alone(road.layout)
+    assert lock is not None
+    waited: list[bool] = []
+
+    def ends() -> None:
+        waited.append(True)
+        lock.release()
+
+    with road.opened() as app, replaying.alone(app, ends):
+        assert waited == [True]
+        assert clean.run(app, ["books"], Report()).busy
