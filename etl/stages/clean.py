@@ -120,6 +120,9 @@ def run(
                 _clean(app, pipeline, report, heard, clock())
             except (EtlError, OSError) as error:
                 report.errors[pipeline] = str(error)
+            except Exception as error:  # the edge: whatever one pipeline holds, the others are cleaned
+                log.exception("%s: not cleaned", pipeline, extra={"event": "not_cleaned"})
+                report.errors[pipeline] = f"not expected: {type(error).__name__}: {error}"
             if report.stopped:
                 break
     return report
