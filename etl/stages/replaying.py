@@ -119,7 +119,12 @@ def alone(app: App, waits: Callable[[], None]) -> Iterator[None]:
 
 
 def look(config: Config, layout: Layout, wish: Wish) -> Iterator[Day]:
-    """Give what came on each of the days, oldest first; changes nothing."""
+    """Give what came on each of the days, oldest first, or raise `Unavailable`; changes nothing."""
+    if config.archive != config.data / "archive" and not config.archive.is_dir():
+        raise Unavailable(
+            f"the archive folder {config.archive} is not there",
+            next="mount its disk, or correct `archive:` in settings.yaml",
+        )
     lying = _lying(layout, wish)
     of_archives = {day for day in archives.days(config.archive) if wish.has(day)}
     for day in sorted(of_archives | {archives.day_of(one) for one in lying}):

@@ -18,7 +18,7 @@ import pytest
 
 from etl import points
 from etl.cli import edge
-from etl.files import acts, archives, moves, tarring
+from etl.files import acts, archives, cleanings, moves, tarring
 from etl.model import Resolved
 from etl.points import Point
 from etl.stages import clean, replaying
@@ -423,6 +423,25 @@ def test_archives_that_lie_elsewhere_are_replayed_and_seen_from_there(tmp_path: 
     assert told["files"][0]["from"] == str(tmp_path / "disk" / day / "books-extract.tar.gz")
     road.work()
     assert road.broken_promises() == []
+    (tmp_path / "disk").rename(tmp_path / "unplugged")
+    assert "is not there" in road.etl("replay", day, "books").stderr
+    assert "archive-away" in {one.check for one in road.findings()}
+
+
+def test_fsck_tells_of_a_clean_that_was_cut_short_and_of_damaged_archives_of_days_long_gone(
+    road: Road, day: str
+) -> None:
+    cut_short = cleanings.folder(road.layout) / f"{day}-books.json"
+    cut_short.write_text("{}")
+    assert {one.check for one in road.findings()} == {"clean-unfinished"}
+    cut_short.unlink()
+    archived.cleaned(road)
+    assert road.ids() == []
+    archived.tar(road, day).write_bytes(b"?")
+    assert {one.check for one in road.findings()} == {"archive-damaged"}
+    beside = archived.tar(road, day).with_name(f"books-extract.tar.gz{archives.MANIFEST}")
+    beside.write_bytes(b"?")
+    assert {one.check for one in road.findings()} == {"archive-damaged"}
 
 
 def test_who_replayed_is_recorded_and_what_was_not_moved_after_all_is_not(road: Road, day: str) -> None:

@@ -11,10 +11,24 @@ from pathlib import Path
 
 from etl import disk
 from etl.app import App
-from etl.errors import EtlError
+from etl.errors import EtlError, Final
 from etl.files import archived, archives, cleanings
 from etl.services.fsck.finding import Finding, Tally
 from etl.services.fsck.tree import Tree
+
+
+def away(tree: Tree) -> Iterator[Finding]:
+    """P21: the folder of the archives is there; without it nothing can be said of what is in them."""
+    root = tree.app.config.archive
+    if root != tree.app.config.data / "archive" and not root.is_dir():
+        yield Finding(
+            promise="P21",
+            check="archive-away",
+            place=tree.pipeline,
+            name=str(root),
+            what="is not there: nothing is archived, and what is in it is told as lost",
+            next="mount its disk, or correct `archive:` in settings.yaml, then look again",
+        )
 
 
 def without_manifest(tree: Tree) -> Iterator[Finding]:
@@ -58,7 +72,10 @@ def changed(tree: Tree, tally: Tally) -> Iterator[Finding]:
         if not path.exists():
             continue
         tally.doing(f"{tree.pipeline}: {path.parent.name}/{path.name}")
-        wrong = archives.verify(archives.read(path.with_name(path.name + archives.MANIFEST)))
+        try:
+            wrong = archives.verify(archives.read(path.with_name(path.name + archives.MANIFEST)))
+        except Final as error:
+            wrong = [error.summary]
         if wrong:
             more = f" (and {len(wrong) - 1:,} more)" if len(wrong) > 1 else ""
             yield _finding(

@@ -216,7 +216,12 @@ def _look_into_archive(tree: Tree) -> None:
 def _read_manifests(tree: Tree, tally: Tally) -> None:
     """Take down what the archives of clean hold of deliveries of which anything is left in the tree."""
     root, known = tree.app.config.archive, tree.known_ids()
+    days = {archives.day_of(one) for one in known if names.is_id(tree.pipeline, one)}
     for path in archives.paths(root, tree.pipeline, "", "9"):
+        if path.parent.name not in days:
+            # years of it are of no delivery that is here; deep, all are read
+            tree.archives.append(path.with_name(path.name.removesuffix(archives.MANIFEST)))
+            continue
         tally.doing(f"{tree.pipeline}: {path.parent.name}/{path.name}")
         try:
             manifest = archives.read(path)

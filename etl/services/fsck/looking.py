@@ -45,6 +45,7 @@ CHECKS: tuple[Callable[[Tree], Iterator[Finding]], ...] = (
     loads.held_back,
     lineage.lost,
     lineage.discards,
+    archiving.away,
     archiving.unfinished,
     archiving.without_manifest,
     archiving.without_archive,
