@@ -76,6 +76,8 @@ def test_it_is_found_by_id_by_the_start_of_it_by_its_full_and_by_its_given_name(
         assert one["archived"][0]["archive"] == str(tar)
         assert {held["member"].split("/")[1] for held in one["archived"]} == {"extract", "transform"}
     assert road.etl("show", "nobody.csv").returncode == 1
+    waited = road.etl("wait", own)
+    assert f"{own} has ended, resolved, and is in the archive. See it with: etl show {own}" in waited.stderr
 
 
 def test_it_is_shown_drawn_and_its_log_printed(road: Road) -> None:

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import tarfile
 from contextlib import redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import pytest
 
 from etl import points
 from etl.cli import edge
-from etl.files import acts, archives, cleanings, moves, tarring
+from etl.files import acts, archives, cleanings, moves, notes, tarring
 from etl.model import Resolved
 from etl.points import Point
 from etl.stages import clean, replaying
@@ -199,6 +200,22 @@ def test_again_loads_all_anew_once_out_of_the_archive_and_out_of_the_folders(roa
     assert road.broken_promises() == []
 
 
+def test_what_is_missing_where_is_said_with_the_command_that_loads_it(road: Road, day: str) -> None:
+    unit = road.one("load", "resolved")
+    note = replace(road.note(unit), locations={"warehouse": {"refused": "no"}})
+    notes.write(road.layout, road.place("load"), unit.name, note, Point.NOTE_COMMIT)
+    road.move_back(road.one("transform", "resolved"))
+    said = (
+        "0 rows, missing unit files: 1 at warehouse; transformed before; 0 of 1 unit files loaded at warehouse; "
+        f"etl replay {day} books --again loads all of it anew"
+    )
+    assert road.work() == [Resolved(count=0, said=said)]
+
+    here(road, day, "books", "--again", "--only", "late.csv")
+    road.work()
+    assert (200, "wrong", 2, 2) in roads.rows(url(road), "books", COLUMNS)
+
+
 POINTS = [Point.REPLAY_STAGE, Point.REPLAY_NOTE, Point.NOTE_AGAIN, Point.REPLAY]
 
 
@@ -210,6 +227,8 @@ def test_killed_at_any_point_and_done_again_a_replay_comes_to_the_same_end(
     times = "#2" if when == "after" else ""
     killed = road.etl("replay", day, "books", "--again", ETL_CRASH_AT=f"{point}:{when}{times}")
     assert killed.returncode == -signal.SIGKILL, killed.stderr
+    # what it prepared is the only trace; notes that are back already are of what is in the archive
+    assert {one.check for one in road.findings()} <= {"staging"}
     here(road, day, "books", "--again")
     road.work()
 
