@@ -128,6 +128,35 @@ def write(path: Path, data: bytes, point: Point, *, durable: bool = True) -> Non
             sync_folder(path.parent)
 
 
+def append(path: Path, line: bytes, point: Point) -> None:
+    """Add a line to a file of our own, durably and whole, whoever else adds one; it is made if need be.
+
+    What a full disk cut short is taken off again; what a power loss left of a line stands alone in its own.
+    """
+    with effect(point):
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(path, flags, 0o664)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            size = os.fstat(descriptor).st_size
+            if not size:
+                # open's mode is cut by the umask; others on call add lines too
+                os.fchmod(descriptor, 0o664)
+            elif os.pread(descriptor, 1, size - 1) != b"\n":
+                line = b"\n" + line
+            try:
+                while line:
+                    line = line[os.write(descriptor, line) :]
+                os.fsync(descriptor)
+            except OSError:
+                os.ftruncate(descriptor, size)
+                raise
+        finally:
+            os.close(descriptor)
+        if not size:
+            sync_folder(path.parent)
+
+
 def sync(handle: BinaryIO) -> None:
     """Make what was written to `handle` survive a power loss."""
     handle.flush()

@@ -42,6 +42,8 @@ class EtlError(Exception):
         self.summary = summary
         self.next = next
         self.where = tuple(where)
+        #: the recipe under which a file failed, where whoever raises or passes it on knows one.
+        self.recipe = ""
 
     def __str__(self) -> str:
         return f"{self.summary}. {self.next[0].upper()}{self.next[1:]}" if self.next else self.summary

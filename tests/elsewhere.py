@@ -5,7 +5,13 @@ from __future__ import annotations
 from etl.points import Point
 
 ELSEWHERE: dict[Point, str] = {
+    Point.NOTE_AGAIN: "integration/test_replay.py",
+    Point.REPLAY_STAGE: "integration/test_replay.py",
+    Point.REPLAY_NOTE: "integration/test_replay.py",
+    Point.REPLAY: "integration/test_replay.py",
     Point.NEWS: "unit/test_news.py",
+    Point.ACT: "integration/test_triage.py",
+    Point.EXPECTED: "integration/test_expected.py",
     Point.CLEAN_ASK: "acceptance/test_clean_crashes.py",
     Point.CLEAN_PLAN: "acceptance/test_clean_crashes.py",
     Point.CLEAN_REMOVE: "acceptance/test_clean_crashes.py",

@@ -20,6 +20,7 @@ from etl.files.attempt_logs import Line
 from etl.files.deliveries import Piece
 from etl.files.layout import Layout
 from etl.model import Place, Status
+from etl.services import left
 
 #: seconds between two looks, and seconds that the last line of an attempt may come after its file was moved.
 _LOOK_EVERY, _LATE = 0.2, 2.0
@@ -27,10 +28,20 @@ _LOOK_EVERY, _LATE = 0.2, 2.0
 
 def show(config: Config, file: str, *, follow: bool, json_: bool) -> None:
     """Print the logs of what is meant by FILE, in the order of time."""
-    reader = _Reader(config, file)
-    pieces = reader.pieces()
-    if not pieces:
+    reader = _Reader(config, Layout(config.data), file)
+    if pieces := reader.pieces():
+        _show(reader, pieces, follow=follow, json_=json_)
+        return
+    archived = left.find(config, file)
+    for one in archived:
+        with left.layout(one) as tree:
+            reader = _Reader(config, tree, file, whose=(one.pipeline, one.id))
+            _show(reader, reader.pieces(), follow=False, json_=json_)
+    if not archived:
         raise Final(f"no file matches {file!r}", next="see them with: etl files")
+
+
+def _show(reader: _Reader, pieces: list[Piece], *, follow: bool, json_: bool) -> None:
     if json_:
         told = [
             {"place": str(piece.place), "name": piece.name} | asdict(line)
@@ -48,20 +59,20 @@ def show(config: Config, file: str, *, follow: bool, json_: bool) -> None:
 @dataclass(slots=True)
 class _Reader:
     config: Config
+    layout: Layout
     file: str
+    #: the one delivery that is meant; without, those that FILE means are looked for each time.
+    whose: tuple[str, str] | None = None
     #: how far each log was read; a file without a log is not in it.
     offsets: dict[tuple[Place, str], int] = field(default_factory=dict)
     #: the last line read of each log.
     last: dict[tuple[Place, str], Line] = field(default_factory=dict)
 
-    @property
-    def layout(self) -> Layout:
-        return Layout(self.config.data)
-
     def pieces(self) -> list[Piece]:
         """Give the pieces that are meant as they lie now: all of a delivery, or the one that FILE names."""
         found: list[Piece] = []
-        for pipeline, file_id in selecting.deliveries(self.config, self.layout, self.file):
+        meant = [self.whose] if self.whose else selecting.deliveries(self.config, self.layout, self.file)
+        for pipeline, file_id in meant:
             locations = self.config.pipelines[pipeline].spec.load.locations
             delivery = walking.find(self.layout, pipeline, file_id, locations)
             found += delivery.pieces if delivery else []

@@ -9,19 +9,21 @@ import json
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any, Literal, TypeVar
 
 import click
 
-from etl.config import reading
+from etl.config import durations, reading
 from etl.errors import Unavailable
 from etl.files import names, paused
 from etl.files.layout import Layout
 from etl.model import Waiting
 
 #: columns that may be of any length.
-_FOLDS = ("file", "place", "why", "in work", "text")
+_FOLDS = ("file", "place", "why", "in work", "text", "from")
 #: columns that a terminal of fewer than so many characters has no room for.
 _SPARE, _NARROW = ("arrived", "id"), 72
 #: rows above which a table is made of plain lines.
@@ -160,15 +162,55 @@ def number(value: int, word: str) -> str:
     return f"{value:,} {word}" + ("" if value == 1 else "s")
 
 
+def when(moment: float) -> str:
+    """Give a moment in one word: the hour where it is today, else the day as well."""
+    then = time.localtime(moment)
+    same_day = then[:3] == time.localtime()[:3]
+    return time.strftime("%H:%M" if same_day else "%m-%d %H:%M", then)
+
+
+class _Duration(click.ParamType[float]):
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            return value if isinstance(value, float) else durations.seconds(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+#: what an option is that takes a duration.
+DURATION = _Duration()
+
+
 def announce(config: reading.Config, waiting: Sequence[Waiting]) -> None:
     """Have jobs made for files that wait; where Redis does not answer, say that the next scan will find them."""
+    with announcing(config) as announced:
+        announced(waiting)
+
+
+@contextmanager
+def announcing(config: reading.Config) -> Iterator[Callable[[Sequence[Waiting]], None]]:
+    """Give what has jobs made for files that wait; once Redis does not answer that is said, and left to the scan."""
     from etl.app import App
     from etl.queues import connection, enqueue
 
-    try:
-        with connection.connect(config.settings.redis, config.data) as client:
-            App.open(config, enqueue.RedisAnnouncer(client, Layout(config.data).data_id())).announce(waiting)
-    except Unavailable as error:
-        click.echo(
-            f"etl: {error.summary}: no job was made; nothing is lost, the next scan makes one", err=True
-        )
+    with ExitStack() as stack:
+        opened: list[App | None] = []
+
+        def announced(waiting: Sequence[Waiting]) -> None:
+            try:
+                if not opened:
+                    client = stack.enter_context(connection.connect(config.settings.redis, config.data))
+                    announcer = enqueue.RedisAnnouncer(client, Layout(config.data).data_id())
+                    opened.append(App.open(config, announcer))
+                if opened[0] is not None:
+                    opened[0].announce(waiting)
+            except Unavailable as error:
+                opened[:] = [None]
+                click.echo(
+                    f"etl: {error.summary}: no job was made; nothing is lost, the next scan makes one",
+                    err=True,
+                )
+
+        yield announced

@@ -6,7 +6,6 @@ import click
 
 from etl.cli import common, pause
 from etl.config import durations
-from etl.files import paused
 from etl.model import Stage
 
 
@@ -34,7 +33,7 @@ def command(pipeline: str, timeout: str, because: str, json_: bool) -> int:
     spec, tree = config.pipeline(pipeline).spec, common.layout(config)
     from etl.services import draining
 
-    paused.write(tree, pause.mark(pipeline, Stage.EXTRACT, because or "drained"))
+    pause.begin(tree, pause.mark(pipeline, Stage.EXTRACT, because or "drained"))
     left = draining.wait(tree, pipeline, list(spec.load.locations), seconds, lambda _: None)
     if json_:
         common.print_json({"pipeline": pipeline, "drained": not left, "left": left})

@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from etl.cli import common, selecting
+from etl.files import causes
 from etl.files.layout import Layout
 from etl.services import history
+from etl.services.triage import FailedFile
 
 
 @click.command("failed")
 @click.argument("pipeline", required=False)
-@click.option("--group", is_flag=True, help="Group by cause.")
+@click.option("--group", is_flag=True, help="Count them by cause, each with the word for --cause.")
 @common.as_json
 def command(pipeline: str | None, group: bool, json_: bool) -> None:
     """What lies in failed/ folders, and why."""
     config = common.configuration(pipeline)
     chosen = common.chosen(config, pipeline)
-    if group and not json_ and (causes := history.causes(config, chosen, common.tell)):
-        rows = [[count, str(place), cause] for place, cause, count in causes]
-        common.print_table(["files", "place", "why"], rows, right=["files"])
+    if group:
+        _print_causes(history.causes(config, chosen, common.tell), json_)
         return
     found = selecting.with_reasons(Layout(config.data), history.failed(config, chosen, common.tell))
     if json_:
-        common.print_json([{"place": str(one.place), "name": one.name, **one.reason} for one in found])
+        common.print_json(
+            [
+                {"place": str(one.place), "name": one.name, **one.reason, "causes": _words(one)}
+                for one in found
+            ]
+        )
     elif not found:
         click.echo("nothing failed")
     else:
@@ -36,6 +44,38 @@ def command(pipeline: str | None, group: bool, json_: bool) -> None:
                 click.echo(f"      … and {more} more")
             if one.reason.get("next"):
                 common.print_wrapped(f"next: {one.reason['next']}", indent=4)
+
+
+def _print_causes(found: Sequence[history.Cause], json_: bool) -> None:
+    if json_:
+        common.print_json(
+            [
+                {
+                    "cause": one.word,
+                    "files": one.files,
+                    "place": str(one.place),
+                    "why": one.why,
+                    "first": one.first,
+                    "last": one.last,
+                }
+                for one in found
+            ]
+        )
+    elif not found:
+        click.echo("nothing failed")
+    else:
+        heads = ["cause", "files", "first", "last", "place", "why"]
+        rows = [
+            [one.word, one.files, common.when(one.first), common.when(one.last), str(one.place), one.why]
+            for one in found
+        ]
+        common.print_table(heads, rows, right=["files"])
+        click.echo("\ntry those of one cause again: etl retry --cause CAUSE; or see etl discard")
+
+
+def _words(one: FailedFile) -> list[str]:
+    """Give the words of a file's causes."""
+    return sorted(causes.word(one.place, cause) for cause in causes.of(one.reason))
 
 
 def told(trouble: dict[str, object]) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import asdict
 from datetime import datetime
 
 import click
 
-from etl.cli import common, delivered
+from etl.cli import common, delivered, expected
 from etl.files import layout
 from etl.services import history
 
@@ -24,8 +23,9 @@ def command(pipeline: str | None, today: bool, json_: bool) -> None:
     midnight = datetime.now().replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
     chosen = common.chosen(config, pipeline)
     found = history.arrived(config, chosen, midnight if today else 0.0, common.tell)
+    standings = expected.today(config, chosen) if today else []
     if json_:
-        common.print_json([asdict(one) for one in found])
+        common.print_json([*map(asdict, found), *map(expected.facts, standings)])
         return
     heads = ["file", "id", "arrived", "rows", "loaded", "held back", "verdict"]
     several = len({one.pipeline for one in found}) > 1
@@ -38,6 +38,7 @@ def command(pipeline: str | None, today: bool, json_: bool) -> None:
         last = one.pipeline
         rows.append(_row(one))
     common.print_table(heads, rows, right=["rows", "loaded", "held back"])
+    expected.show(standings)
     common.print_paused(tree, chosen)
 
 
@@ -45,15 +46,9 @@ def _row(one: history.Standing) -> list[object]:
     return [
         one.name,
         one.id[:11],
-        _when(one.arrived),
+        common.when(one.arrived),
         one.rows,
         delivered.loaded(one),
         one.held_back,
         one.verdict,
     ]
-
-
-def _when(moment: float) -> str:
-    then = time.localtime(moment)
-    same_day = then[:3] == time.localtime()[:3]
-    return time.strftime("%H:%M" if same_day else "%m-%d %H:%M", then)

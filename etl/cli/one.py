@@ -41,10 +41,23 @@ def find(config: Config, text: str) -> SourceNote:
             next="write more of it",
         )
     if not found:
+        _say_archived(config, text)
         raise ConfigError(
             f"there is no message or file with the id {text!r}", next="see them with: etl files"
         )
     return found[0]
+
+
+def _say_archived(config: Config, text: str) -> None:
+    """Raise ConfigError with the verb that shows it, if what is meant has left the folders for the archive."""
+    from etl.services import left
+
+    if text and set(text) <= set(names.ALPHABET) and (held := left.find(config, text)):
+        last = held[-1].files[-1][1] if held[-1].files else None
+        raise ConfigError(
+            f"{held[-1].id} has ended{f', {last.lineage.verdict},' if last else ''} and is in the archive",
+            next=f"see it with: etl show {held[-1].id}",
+        )
 
 
 def delivery(config: Config, source: SourceNote) -> Delivery | None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import getpass
-import os
 import time
 
 import click
 
 from etl.cli import common
 from etl.config.reading import Config
-from etl.files import paused
+from etl.files import acts, paused
+from etl.files.acts import Act
+from etl.files.layout import Layout
 from etl.model import Stage
 
 
@@ -26,7 +26,7 @@ def command(target: str, because: str, json_: bool) -> None:
     config = common.configuration()
     pipeline, stage = chosen(config, target)
     tree = common.layout(config)
-    new = paused.write(tree, mark(pipeline, stage, because))
+    new = begin(tree, mark(pipeline, stage, because))
     known = paused.read(tree, pipeline, stage)
     if json_:
         return common.print_json(told(known) if known else {})
@@ -36,7 +36,20 @@ def command(target: str, because: str, json_: bool) -> None:
 
 def mark(pipeline: str, stage: Stage | None, because: str) -> paused.Mark:
     """Give the mark of whoever calls this command."""
-    return paused.Mark(pipeline=pipeline, stage=stage or "", who=_who(), since=time.time(), because=because)
+    return paused.Mark(
+        pipeline=pipeline, stage=stage or "", who=acts.login(), since=time.time(), because=because
+    )
+
+
+def begin(tree: Layout, wanted: paused.Mark) -> bool:
+    """Pause, with a line in the acts first; False when it is paused already."""
+    if paused.read(tree, wanted.pipeline, Stage(wanted.stage) if wanted.stage else None) is not None:
+        return False
+    acts.record(
+        tree,
+        Act(what="pause", who=acts.who(), at=wanted.since, because=wanted.because, about=wanted.target),
+    )
+    return paused.write(tree, wanted)
 
 
 def told(known: paused.Mark) -> dict[str, object]:
@@ -58,10 +71,3 @@ def chosen(config: Config, target: str) -> tuple[str, Stage | None]:
     if word not in list(Stage):
         raise click.UsageError(f"{word!r} is not a stage; there are: {', '.join(Stage)}")
     return pipeline, Stage(word)
-
-
-def _who() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container's user often has no name
-        return f"user {os.getuid()}"

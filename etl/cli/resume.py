@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import click
 
 from etl.cli import common, pause
-from etl.files import paused
+from etl.files import acts, paused
+from etl.files.acts import Act
 
 
 @click.command("resume")
@@ -19,6 +22,8 @@ def command(target: str, json_: bool) -> None:
     config = common.configuration()
     pipeline, stage = pause.chosen(config, target)
     tree = common.layout(config)
+    if paused.read(tree, pipeline, stage) is not None:
+        acts.record(tree, Act(what="resume", who=acts.who(), at=time.time(), about=target))
     known = paused.clear(tree, pipeline, stage)
     left = paused.of_pipeline(tree, pipeline)
     if json_:

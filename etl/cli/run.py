@@ -13,7 +13,7 @@ import click
 from etl.app import App
 from etl.cli import common, delivered, progress
 from etl.errors import UnsafeName
-from etl.files import arrivals, deliveries, layout, names, reasons, room, survey
+from etl.files import arrivals, deliveries, layout, names, reasons, room, survey, walking
 from etl.files.deliveries import Delivery
 from etl.files.layout import REQUESTS
 from etl.model import Place, Stage, Status
@@ -100,10 +100,12 @@ class Worked:
 
 def _worked(app: App, pipeline: str, ids: set[str] | None, started: float, alone: int) -> Worked:
     """Give the deliveries of `ids`, or else all of which anything moved since `started`."""
-    found = deliveries.of_pipeline(app.layout, pipeline, app.pipeline(pipeline).spec.load.locations, ids)
+    locations = app.pipeline(pipeline).spec.load.locations
+    found = deliveries.of_pipeline(app.layout, pipeline, locations, ids)
     if ids is None:
         # file times are a little coarser than clocks
         found = [one for one in found if deliveries.moved(app.layout, one) >= started - 0.05]
+    found = [walking.whole(app.layout, one, locations) for one in found]
     requests = Place(pipeline=pipeline, stage=Stage.EXTRACT, location=REQUESTS)
     refused = [
         str(reasons.read(app.layout, requests, name).get("summary", name))

@@ -1,9 +1,12 @@
-"""Choosing files on the command line: by path, given name, id or its start, pipeline, stage, location, cause."""
+"""Choosing files on the command line: by path, given name, id or its start, place, cause, recipe and age.
+
+Only what is typed; `services.triage` knows what it means. Called by verbs that act on failed files, and by views.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable
+from dataclasses import fields
 from functools import wraps
 from typing import Any
 
@@ -11,54 +14,10 @@ import click
 
 from etl.cli import common, one
 from etl.config.reading import Config
-from etl.errors import Final
-from etl.files import layout as layouts
 from etl.files import names, reasons, survey
 from etl.files.layout import Layout
 from etl.model import Place, Stage, Status
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailedFile:
-    """A file in a `failed/` folder with its reason."""
-
-    place: Place
-    name: str
-    reason: dict[str, Any]
-
-    @property
-    def summary(self) -> str:
-        """Why, in one line."""
-        return reasons.summary(self.reason)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """Which failed files a command is about."""
-
-    files: tuple[str, ...]
-    pipeline: str | None
-    stage: str | None
-    location: str | None
-    cause: str | None
-
-    def among(self, found: Sequence[FailedFile]) -> list[FailedFile]:
-        """Keep what matches everything that was asked for; a FILE that matches nothing is an error."""
-        for file in self.files:
-            if not any(names.means(one.place.pipeline, one.name, file) for one in found):
-                raise Final(f"no failed file matches {file!r}", next="see them with: etl failed")
-        return [one for one in found if self._means(one)]
-
-    def _means(self, one: FailedFile) -> bool:
-        place = one.place
-        return (
-            (not self.files or any(names.means(place.pipeline, one.name, file) for file in self.files))
-            and (not self.stage or place.stage == self.stage)
-            and (not self.location or place.location == self.location)
-            and (
-                not self.cause or self.cause.lower() in f"{one.summary} {one.reason.get('cause', '')}".lower()
-            )
-        )
+from etl.services.triage import FailedFile, Wanted
 
 
 def options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -67,13 +26,21 @@ def options(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def bundled(**given: Any) -> Any:
         wanted = Wanted(**{part.name: given.pop(part.name) for part in fields(Wanted)})
-        if not any((wanted.files, wanted.pipeline, wanted.stage, wanted.location, wanted.cause)):
-            raise click.UsageError("name files, or choose with --pipeline, --stage, --location or --cause")
+        if not wanted:
+            raise click.UsageError(
+                "name files, or choose with --pipeline, --stage, --location, --cause, --recipe, --older-than or "
+                "--newer-than"
+            )
         return function(wanted=wanted, **given)
 
     stages = click.Choice(["extract", "transform", "load"])
     for option in (
-        click.option("--cause", help="Only those whose summary or cause contains this text."),
+        click.option("--newer-than", type=common.DURATION, help="Only those that failed within this time."),
+        click.option(
+            "--older-than", type=common.DURATION, help="Only those that failed longer ago than this."
+        ),
+        click.option("--recipe", help="Only those that failed under a recipe that starts like this."),
+        click.option("--cause", help="Only those of this cause: its word, or a text in what is said."),
         click.option("--location", help="Only this location's."),
         click.option("--stage", type=stages, help="Only this stage's."),
         click.option("--pipeline", "-p", help="Only this pipeline's."),
@@ -81,15 +48,6 @@ def options(function: Callable[..., Any]) -> Callable[..., Any]:
     ):
         bundled = option(bundled)
     return bundled
-
-
-def failed(config: Config, tree: Layout, pipeline: str | None) -> list[FailedFile]:
-    """Give everything that lies in a `failed/` folder at this moment, for verbs that move it."""
-    found = []
-    for name in common.chosen(config, pipeline):
-        for place in layouts.places(name, config.pipelines[name].spec.load.locations):
-            found += [(place, file) for file in survey.listing(tree, place, Status.FAILED)]
-    return with_reasons(tree, found)
 
 
 def with_reasons(tree: Layout, found: Iterable[tuple[Place, str]]) -> list[FailedFile]:

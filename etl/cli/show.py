@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
@@ -11,10 +13,12 @@ import click
 from etl.cli import common, delivered, failed, selecting
 from etl.config.reading import Config
 from etl.errors import Final
-from etl.files import headers, layout, names, notes, paused, reasons
-from etl.files.deliveries import Delivery
+from etl.files import acts, headers, layout, names, notes, paused, reasons
+from etl.files.archived import Archived
+from etl.files.deliveries import Delivery, Piece
 from etl.model import Status
-from etl.services import history
+from etl.services import history, left
+from etl.services.lineage import ARCHIVED, Lineage
 
 
 @click.command("show")
@@ -40,27 +44,38 @@ def command(file: str, as_tree: bool, as_log: bool, follow: bool, json_: bool) -
         return
     tree = layout.Layout(config.data)
     found = history.find(config, file, common.tell)
-    if not found:
+    told = [
+        (one, _facts(config, tree, one, left.of_id(config, one.note.pipeline, one.note.id))) for one in found
+    ]
+    told = told or list(_archived(config, file))
+    if not told:
         raise Final(f"no file matches {file!r}", next="see them with: etl files")
-    facts = [_facts(tree, one) for one in found]
     if json_:
-        common.print_json(facts)
+        common.print_json([facts for _, facts in told])
         return
-    for one, told in zip(found, facts, strict=True):
-        _print(one, told)
-    common.print_paused(tree, sorted({one.note.pipeline for one in found}))
+    for one, facts in told:
+        _print(one, facts)
+    common.print_paused(tree, sorted({one.note.pipeline for one, _ in told}))
+
+
+def _archived(config: Config, file: str) -> Iterator[tuple[Delivery, dict[str, Any]]]:
+    """Give what has left the tree and is meant by FILE."""
+    for held in left.find(config, file):
+        with left.layout(held) as tree:
+            one = left.delivery(config, tree, held)
+            yield one, _facts(config, tree, one, held)
 
 
 def _print_trees(config: Config, file: str, json_: bool) -> None:
     """Print what came of the deliveries that are meant; asked by name, so that a million files cost no more."""
-    from etl.services import lineage
-
     tree, found = layout.Layout(config.data), []
     for pipeline, file_id in selecting.deliveries(config, tree, file):
-        locations = config.pipelines[pipeline].spec.load.locations
-        known = lineage.attempts(config, pipeline, file_id)
-        if (told := lineage.of(tree, pipeline, file_id, locations, known)) is not None:
+        if told := _lineage(config, tree, left.of_id(config, pipeline, file_id), (pipeline, file_id)):
             found.append(told)
+    for held in left.find(config, file) if not found else ():
+        with left.layout(held) as noted:
+            told = _lineage(config, noted, held, (held.pipeline, held.id))
+            found += [told] if told else []
     if not found:
         raise Final(f"no file matches {file!r}", next="see them with: etl files")
     if json_:
@@ -72,18 +87,43 @@ def _print_trees(config: Config, file: str, json_: bool) -> None:
         trees.draw(one)
 
 
-def _facts(tree: layout.Layout, one: Delivery) -> dict[str, Any]:
+def _lineage(
+    config: Config, tree: layout.Layout, held: Archived | None, whose: tuple[str, str]
+) -> Lineage | None:
+    from etl.services import lineage
+
+    locations = config.pipelines[whose[0]].spec.load.locations
+    found = lineage.of(tree, *whose, locations, lineage.attempts(config, *whose))
+    told = acts.of_file(layout.Layout(config.data), *whose)
+    return replace(found, archived=left.facts(held), acts=told) if found else None
+
+
+def _facts(config: Config, tree: layout.Layout, one: Delivery, held: Archived | None) -> dict[str, Any]:
     pieces = [
         {
-            "path": f"{piece.place}/{piece.status}/{piece.name}",
+            "path": f"{piece.place}/{_status(config, piece)}/{piece.name}",
             "attempt": notes.glance(tree, piece.place, piece.name).attempt,
             "reason": reasons.read(tree, piece.place, piece.name, piece.status),
         }
         for piece in one.pieces
     ]
     source = asdict(one.note) | {"headers": headers.shown(one.note.headers)}
-    marks = [f"{mark.target}: {mark}" for mark in paused.of_pipeline(tree, one.note.pipeline)]
-    return {"source": source, **delivered.summary(one), "pieces": pieces, "paused": marks}
+    own = layout.Layout(config.data)
+    marks = [f"{mark.target}: {mark}" for mark in paused.of_pipeline(own, one.note.pipeline)]
+    return {
+        "source": source,
+        **delivered.summary(one),
+        "pieces": pieces,
+        "paused": marks,
+        "archived": left.facts(held),
+        "acts": [asdict(act) for act in acts.of_file(own, one.note.pipeline, one.note.id)],
+    }
+
+
+def _status(config: Config, piece: Piece) -> str:
+    """Give the folder a file lies in, or the word for one that has left them."""
+    path = layout.Layout(config.data).file(piece.place, piece.status, piece.name)
+    return str(piece.status) if os.path.lexists(path) else ARCHIVED
 
 
 def _print(one: Delivery, facts: dict[str, Any]) -> None:
@@ -99,7 +139,8 @@ def _print(one: Delivery, facts: dict[str, Any]) -> None:
     click.echo(f"  verdict    {one.verdict}" + (f" ({one.said})" if one.said else ""))
     resolved = 0
     for piece, told in zip(one.pieces, facts["pieces"], strict=True):
-        if piece.status is Status.RESOLVED and not piece.file.is_source:
+        left_it = f"/{ARCHIVED}/" in told["path"]
+        if piece.status is Status.RESOLVED and (left_it or not piece.file.is_source):
             resolved += 1
             continue
         click.echo(f"  {told['path']}")
@@ -108,5 +149,9 @@ def _print(one: Delivery, facts: dict[str, Any]) -> None:
             for trouble in told["reason"].get("where", [])[:10]:
                 click.echo(f"      {failed.told(trouble)}")
             common.print_wrapped(f"next: {told['reason'].get('next', '')}", indent=4)
+    for told in facts["archived"]:
+        click.echo(f"  archived   {told['archive']}\n             {names.printable(told['member'])}")
     if resolved:
         click.echo(f"  and {common.number(resolved, 'more file')} resolved")
+    for act in facts["acts"]:
+        click.echo(f"  {acts.Act(**act)} ({common.number(len(act['files']), 'file')})")

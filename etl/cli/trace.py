@@ -84,6 +84,7 @@ def _facts(one: Origin, raw: str | None) -> dict[str, Any]:
         "arrived": one.arrived or None,
         "line": one.line,
         "path": str(one.path) if one.path else None,
+        "inside": one.inside or None,
         "verdict": one.verdict,
         "row": dict(one.row.values),
     }
@@ -98,6 +99,8 @@ def _print(found: list[Origin], most: int) -> None:
         if one.arrived:
             click.echo(f"  arrived    {datetime.fromtimestamp(one.arrived).isoformat(' ', 'seconds')}")
         click.echo(f"  lies at    {one.path or 'neither in its folders nor in the archive'}")
+        if one.inside:
+            click.echo(f"             {names.printable(one.inside)}")
         click.echo(f"  verdict    {one.verdict or 'not known: its files were archived'}")
         shown = ", ".join(f"{field}={value}" for field, value in one.row.values.items())
         common.print_wrapped(f"row: {names.printable(shown)}", indent=2)

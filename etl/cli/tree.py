@@ -36,6 +36,8 @@ def draw(told: Lineage) -> None:
     _load(tree, told)
     _rows(tree, told)
     _verdicts(tree, told)
+    _archived(tree, told)
+    _acts(tree, told)
     console.print(tree)
 
 
@@ -124,6 +126,23 @@ def _verdicts(tree: Tree, told: Lineage) -> None:
             number, _, what = key.partition("/")
             if number == str(record.number):
                 verdict.add(Text(names.printable(_followed(what, followed))))
+
+
+def _archived(tree: Tree, told: Lineage) -> None:
+    """Draw which archives hold what of it."""
+    for path in dict.fromkeys(one["archive"] for one in told.archived):
+        branch = tree.add(Text(f"archived  {names.printable(path)}", style="bold"))
+        for one in told.archived:
+            if one["archive"] == path:
+                branch.add(Text(names.printable(str(one["member"]))))
+
+
+def _acts(tree: Tree, told: Lineage) -> None:
+    if not told.acts:
+        return
+    branch = tree.add(Text("acts", style="bold"))
+    for act in told.acts:
+        branch.add(Text(f"{act} ({common.number(len(act.files), 'file')})"))
 
 
 def _followed(what: str, one: Any) -> str:

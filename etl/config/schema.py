@@ -26,6 +26,7 @@ from pydantic import (
 
 from etl.config.cleaning import Clean
 from etl.config.durations import Duration, Share, Size
+from etl.config.expecting import Expectation, one_or_many
 from etl.config.following import Callbacks, CatchAll, Hook, Mail
 from etl.config.strict import NAME, Names, Strict
 
@@ -282,9 +283,21 @@ class Pipeline(Strict):
     redact: Names = ()
     #: types of messages that come here, each with its handler; an empty one means the pipeline's own.
     types: Mapping[str, str | None] = Field(default_factory=dict)
+    #: files that are missed when they do not come.
+    expect: Annotated[tuple[Expectation, ...], BeforeValidator(one_or_many)] = ()
     #: what follows a verdict: resolved, or partial and failed.
     on_success: tuple[Hook, ...] = ()
     on_failure: tuple[Hook, ...] = ()
+
+    @field_validator("expect")
+    @classmethod
+    def _nothing_is_expected_twice(cls, value: tuple[Expectation, ...]) -> tuple[Expectation, ...]:
+        known: set[str] = set()
+        for one in value:
+            if one.key in known:
+                raise ValueError(f"{one.name!r} by {one.by:%H:%M} is there twice; keep one of them")
+            known.add(one.key)
+        return value
 
     @field_validator("types")
     @classmethod

@@ -226,9 +226,17 @@ def refuse(layout: Layout, waiting: Waiting, reason: Reason) -> str:
 
 
 def retry(layout: Layout, place: Place, name: str, status: Status = Status.FAILED) -> Waiting:
-    """Move a failed file, or one at rest elsewhere, back to `working/`: the same as a person's `mv`."""
+    """Move a failed file, or one at rest elsewhere, back to `working/`: the same as a person's `mv`.
+
+    Raise `Vanished` when another was faster.
+    """
     path = layout.file(place, status, name)
-    mover.shift(layout, path, place, Status.WORKING, Point.PUT_OFF)
+    try:
+        mover.shift(layout, path, place, Status.WORKING, Point.PUT_OFF)
+    except FileNotFoundError as error:
+        if os.path.lexists(path):
+            raise
+        raise Vanished(f"{name!r} is no longer in {place}/{status}") from error
     return Waiting(place=place, name=name)
 
 

@@ -59,12 +59,17 @@ class FileNote:
     #: what decided the output of the last committed attempt, and which life of the file that was.
     recipe: str = ""
     generation: int = 0
+    #: somebody wants another generation, whatever the recipe; used up by the commit of one.
+    again: bool = False
     #: what the last committed attempt made.
     children: int = 0
     rows: int = 0
     units: int = 0
     held_back: int = 0
     said: str = ""
+    #: of a table: its columns as they stand in the file, and how they differ from what was expected.
+    header: tuple[str, ...] = ()
+    drift: str = ""
     #: by location: how many units of this file are there, how many it held back, why it refused, or that it was away.
     locations: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     #: of a held-back file: the line of each row in the file it was held back from.
@@ -161,8 +166,8 @@ def _build(kind: type[Note], facts: Mapping[str, Any]) -> Note:
     kept: dict[str, Any] = {key: value for key, value in facts.items() if key in known}
     if kind is SourceNote:
         kept = {"sha256": "", "mtime": 0.0, "given": "", **kept}
-    elif "lines" in kept:
-        kept["lines"] = tuple(kept["lines"])
+    for listed in {"lines", "header"} & kept.keys() if kind is FileNote else ():
+        kept[listed] = tuple(kept[listed])
     return kind(**kept)
 
 

@@ -37,6 +37,21 @@ def find(layout: Layout, pipeline: str, file_id: str, locations: Iterable[str]) 
     return deliveries.of_pieces(source, walk.pieces, discarded, moving=walk.moving)
 
 
+def whole(layout: Layout, one: Delivery, locations: Iterable[str]) -> Delivery:
+    """Give a delivery together with what of it has left the folders, as its notes have it: a replayed one's unit files.
+
+    One that has all its unit files, as nearly every one does, is given back as it is.
+    """
+    made = {piece.name for piece in one.pieces if piece.place.stage is Stage.LOAD}
+    for piece in one.pieces:
+        if not piece.file.is_source or piece.place.stage is not Stage.TRANSFORM or not piece.note.recipe:
+            continue
+        ordinals = range(1, piece.note.children + 1)
+        if any(str(piece.file.child(number, piece.note.generation)) not in made for number in ordinals):
+            return find(layout, one.note.pipeline, one.note.id, locations) or one
+    return one
+
+
 class _Walk:
     """What was found so far. A parent is looked at before its children: once it is resolved, these are out (rule 4)."""
 

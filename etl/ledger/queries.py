@@ -84,6 +84,21 @@ def causes(connection: sa.Connection, pipeline: str | None = None) -> list[tuple
     return sorted(told, key=lambda one: (-one[2], str(one[0]), one[1]))
 
 
+def spans(connection: sa.Connection) -> dict[tuple[Place, str], tuple[float, float]]:
+    """Give for each cause at a place since when the first and the last of its files lie there."""
+    table = tables.files
+    where = (table.c.pipeline, table.c.stage, table.c.location, table.c.causes)
+    span = (sa.func.min(table.c.since).label("first"), sa.func.max(table.c.since).label("last"))
+    found: dict[tuple[Place, str], tuple[float, float]] = {}
+    statement: sa.Select[Any] = sa.select(*where, *span).where(_FAILED).group_by(*where)
+    for row in connection.execute(statement):
+        at = codec.place(row)
+        for cause in orjson.loads(row.causes):
+            first, last = found.get((at, cause), (row.first, row.last))
+            found[at, cause] = (min(first, row.first), max(last, row.last))
+    return found
+
+
 # --- deliveries --------------------------------------------------------------------------------------------
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from etl import disk
 from etl.app import App
 from etl.config.schema import Source
+from etl.errors import Vanished
 from etl.files import arrivals, moves, names, survey
 from etl.files.layout import REQUESTS
 from etl.model import Place, Stage, Status, Waiting
@@ -91,7 +92,7 @@ class Beats:
                 beat.next = self._clock() + beat.every - age
                 return None
             return moves.retry(layout, beat.place, beat.name, status)
-        except FileNotFoundError:
+        except (FileNotFoundError, Vanished):
             return None  # a person took it, or moved it back
 
     def _find(self, beat: _Beat) -> Status | None:

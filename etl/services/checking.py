@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from etl.app import App
+from etl.config import expecting
 from etl.config.reading import Config, PipelineConfig
 from etl.config.wording import near_word
 from etl.errors import ConfigError, EtlError
@@ -136,6 +137,7 @@ def _pipeline(config: Config, pipeline: PipelineConfig) -> Iterator[Finding]:
             problem = _tried(lambda of_type=of_type: handlers.load(of_type))  # type: ignore[misc]
             yield Finding(about=f"{name}: type {kind}", problem=problem)
     yield from _hooks(config, pipeline)
+    yield from _expected(pipeline)
     for source in spec.extract.sources:
         problem = _tried(lambda source=source: sources.listed(source, config.root))  # type: ignore[misc]
         yield Finding(about=f"{name}: source {sources.shown(source.path)}", problem=problem)
@@ -147,6 +149,17 @@ def _pipeline(config: Config, pipeline: PipelineConfig) -> Iterator[Finding]:
     for location in locations.values():
         yield Finding(about=f"{name}: location {location.name}", problem="; ".join(location.findings()))
         location.close()
+
+
+def _expected(pipeline: PipelineConfig) -> Iterator[Finding]:
+    """Try what is expected: a file of that name must be one that extract accepts."""
+    accept = pipeline.spec.extract.accept
+    for number, one in enumerate(pipeline.spec.expect):
+        hint = ""
+        if not any(expecting.can_both_match(one.name, pattern) for pattern in accept):
+            said = f"extract.accept refuses every such name; it has: {', '.join(accept)}"
+            hint = str(pipeline.origin.error(("expect", number, "name"), said))
+        yield Finding(about=f"{pipeline.name}: expects {one.name}", hint=hint)
 
 
 def _hooks(config: Config, pipeline: PipelineConfig) -> Iterator[Finding]:

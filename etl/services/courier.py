@@ -24,7 +24,7 @@ from etl.model import Place, Stage
 from etl.notify import answer
 from etl.notify.answer import Answer
 from etl.queues import connection, enqueue, updates
-from etl.services import service
+from etl.services import calendar, service
 from etl.stages import following, judging, telling
 from etl.stages.following import Follower
 
@@ -62,12 +62,14 @@ class Courier:
         self._posts = following.poster(app)
         self._follower = follower or Follower(app, self._posts)
         self._clock = clock
+        self._calendar = calendar.Calendar(app, clock)
         #: by file in the spool: when it is due; by target: until when it is left alone, and for how long.
         self._later: dict[str, float] = {}
         self._away: dict[str, tuple[float, float]] = {}
 
     def turn(self) -> float:
         """Send what is due; give the seconds until the next turn is wanted."""
+        self._calendar.turn()
         paths = list(spool.waiting(self._app.layout))
         there = {path.name for path in paths}
         self._later = {name: due for name, due in self._later.items() if name in there}

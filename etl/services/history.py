@@ -6,15 +6,15 @@ Changes nothing; imports little without a recorder. Called by verbs that look; t
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from etl.config.reading import Config
 from etl.errors import EtlError
 from etl.files import causes as words
-from etl.files import deliveries, names, reasons, survey
+from etl.files import deliveries, names, reasons, survey, walking
 from etl.files import layout as layouts
 from etl.files.deliveries import Delivery
 from etl.files.layout import Layout
@@ -47,6 +47,23 @@ class Standing:
     said: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """What some failed files at a place have in common."""
+
+    place: Place
+    why: str
+    files: int
+    #: since when the first and the last of them lie there, seconds since 1970.
+    first: float
+    last: float
+
+    @property
+    def word(self) -> str:
+        """The short word that stands for it, to be pasted after `--cause`."""
+        return words.word(self.place, self.why)
+
+
 def counts(config: Config, pipelines: Sequence[str], tell: Tell) -> Counts:
     """Count every status folder of these pipelines."""
     return _ask(config, tell, lambda ledger: ledger.counts(pipelines), lambda: _counts(config, pipelines))
@@ -67,8 +84,8 @@ def failed(config: Config, pipelines: Sequence[str], tell: Tell) -> list[tuple[P
     return _ask(config, tell, lambda ledger: ledger.failed(pipelines), lambda: _failed(config, pipelines))
 
 
-def causes(config: Config, pipelines: Sequence[str], tell: Tell) -> list[tuple[Place, str, int]]:
-    """Give how many files failed at a place for a cause, most first; a file with two causes counts for both."""
+def causes(config: Config, pipelines: Sequence[str], tell: Tell) -> list[Cause]:
+    """Give what files failed of at a place, most first; a file with two causes counts for both."""
     return _ask(config, tell, lambda ledger: ledger.causes(pipelines), lambda: _causes(config, pipelines))
 
 
@@ -142,9 +159,15 @@ def _arrived(config: Config, pipelines: Sequence[str], since: float) -> list[Sta
             said=one.said,
         )
         for name in pipelines
-        for one in deliveries.of_pipeline(tree, name, config.pipelines[name].spec.load.locations)
+        for one in _deliveries(config, tree, name)
         if one.note.arrived >= since
     ]
+
+
+def _deliveries(config: Config, tree: Layout, pipeline: str) -> Iterator[Delivery]:
+    locations = config.pipelines[pipeline].spec.load.locations
+    for one in deliveries.of_pipeline(tree, pipeline, locations):
+        yield walking.whole(tree, one, locations)
 
 
 def _failed(config: Config, pipelines: Sequence[str]) -> list[tuple[Place, str]]:
@@ -156,12 +179,17 @@ def _failed(config: Config, pipelines: Sequence[str]) -> list[tuple[Place, str]]
     ]
 
 
-def _causes(config: Config, pipelines: Sequence[str]) -> list[tuple[Place, str, int]]:
-    tree, found = Layout(config.data), Counter[tuple[Place, str]]()
-    for place, name in _failed(config, pipelines):
-        found.update((place, cause) for cause in words.of(reasons.read(tree, place, name)))
-    told = [(place, cause, count) for (place, cause), count in found.items()]
-    return sorted(told, key=lambda one: (-one[2], str(one[0]), one[1]))
+def _causes(config: Config, pipelines: Sequence[str]) -> list[Cause]:
+    tree, found = Layout(config.data), defaultdict[tuple[Place, str], list[float]](list)
+    for place in _places(config, pipelines):
+        for name, since in survey.dated(tree, place, Status.FAILED)[0].items():
+            for cause in words.of(reasons.read(tree, place, name)):
+                found[place, cause].append(since)
+    told = [
+        Cause(place=place, why=why, files=len(times), first=min(times), last=max(times))
+        for (place, why), times in found.items()
+    ]
+    return sorted(told, key=lambda one: (-one.files, str(one.place), one.why))
 
 
 def _find(config: Config, wanted: str) -> list[Delivery]:
@@ -169,7 +197,7 @@ def _find(config: Config, wanted: str) -> list[Delivery]:
     return [
         one
         for name in sorted(config.pipelines)
-        for one in deliveries.of_pipeline(tree, name, config.pipelines[name].spec.load.locations)
+        for one in _deliveries(config, tree, name)
         if one.note.given == wanted.rpartition("/")[2]
         or any(names.means(name, piece.name, wanted) for piece in one.pieces)
     ]

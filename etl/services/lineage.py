@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from etl.config.reading import Config
 from etl.errors import EtlError, Final
-from etl.files import headers, notes, reasons, verdicts, walking
+from etl.files import acts, headers, notes, reasons, verdicts, walking
+from etl.files.acts import Act
 from etl.files.deliveries import Delivery, Piece
 from etl.files.layout import Layout
 from etl.model import Stage, Status
@@ -77,6 +78,10 @@ class Lineage:
     verdicts: verdicts.Verdicts
     #: what an operator took out of the road, and why.
     discarded: Mapping[str, str]
+    #: what people did to any of it.
+    acts: Sequence[Act] = ()
+    #: which archives hold files of it, as `left.facts` tells.
+    archived: Sequence[Mapping[str, Any]] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Give everything as facts for programs."""
@@ -95,6 +100,8 @@ class Lineage:
             "load": [step.as_dict() for step in self.load],
             "unit_files_folded": self.folded,
             "discarded": dict(self.discarded),
+            "acts": [asdict(act) for act in self.acts],
+            "archived": [dict(one) for one in self.archived],
             "verdicts": [asdict(record) for record in self.verdicts.records],
             "followed": {what: asdict(told) for what, told in self.verdicts.followed.items()},
         }
@@ -125,6 +132,7 @@ def of(
         folded=folded,
         verdicts=_verdicts(layout, pipeline, file_id),
         discarded={one: discarded.get(one, "") for one in delivery.discarded},
+        acts=acts.of_file(layout, pipeline, file_id),
     )
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from etl.config.reading import Config
 from etl.errors import Unavailable
-from etl.files import deliveries, names, notes, survey
+from etl.files import deliveries, names, notes, survey, walking
 from etl.files import layout as layouts
 from etl.files.deliveries import Delivery, Piece
 from etl.files.layout import Layout
@@ -140,10 +140,20 @@ class Remembered:
         ]
         return sorted((one for one in found if one[0] in order), key=lambda one: (order[one[0]], one[1]))
 
-    def causes(self, pipelines: Sequence[str]) -> list[tuple[Place, str, int]]:
-        """Give how many files failed at a place for a cause, most first."""
-        places = set(self._places(pipelines))
-        return [one for one in queries.causes(self.connection) if one[0] in places]
+    def causes(self, pipelines: Sequence[str]) -> list[history.Cause]:
+        """Give what files failed of at a place, most first."""
+        places, spans = set(self._places(pipelines)), queries.spans(self.connection)
+        return [
+            history.Cause(
+                place=place,
+                why=unspelled(cause),
+                files=count,
+                first=spans.get((place, cause), (0.0, 0.0))[0],
+                last=spans.get((place, cause), (0.0, 0.0))[1],
+            )
+            for place, cause, count in queries.causes(self.connection)
+            if place in places
+        ]
 
     def find(self, wanted: str) -> list[Delivery]:
         """Find deliveries of which something lies in a folder."""
@@ -166,7 +176,8 @@ class Remembered:
             one.pipeline, one.file_id, unspelled(one.given)
         )
         discarded = notes.read_discarded(self.tree, one.pipeline, one.file_id)
-        return deliveries.of_pieces(source, pieces, discarded)
+        locations = self.config.pipelines[one.pipeline].spec.load.locations
+        return walking.whole(self.tree, deliveries.of_pieces(source, pieces, discarded), locations)
 
     def _name(self, one: rows.File) -> str:
         return _real(self.tree.status(one.place, one.status), one.name)

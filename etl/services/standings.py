@@ -13,7 +13,7 @@ from dataclasses import asdict, replace
 
 from etl.app import App
 from etl.errors import EtlError, Final
-from etl.files import deliveries, names, notes, verdicts
+from etl.files import deliveries, names, notes, verdicts, walking
 from etl.ledger import queries, writes
 from etl.ledger.opening import Ledger
 from etl.ledger.rows import Delivered, Delivery, File, FollowUp, Verdict
@@ -119,7 +119,8 @@ def _counted(app: App, known: Delivery, files: Sequence[File]) -> Delivery:
         discarded = notes.read_discarded(app.layout, known.pipeline, known.file_id)
     except Final:
         discarded = {}
-    counted = deliveries.of_pieces(source, pieces, discarded)
+    locations = app.pipeline(known.pipeline).spec.load.locations
+    counted = walking.whole(app.layout, deliveries.of_pieces(source, pieces, discarded), locations)
     return replace(
         known,
         verdict=counted.verdict,

@@ -63,6 +63,12 @@ def of_header(header: Sequence[str], spec: Transform) -> Columns:
     return Columns(fields=fields, places=None if places == tuple(range(len(header))) else places)
 
 
+def fields(header: Sequence[str], spec: Transform) -> list[tuple[str, str]]:
+    """Give the field that each column becomes, with the column's name in the file."""
+    field_of = _renamed(header, spec)
+    return [(field_of[name], name) for name in header]
+
+
 def of_record(record: dict[str, Any], spec: Transform) -> dict[str, Any]:
     """Rename and drop the keys of a record that brings its own."""
     if not spec.columns and spec.unknown_columns == "keep":

@@ -33,6 +33,7 @@ def reason(app: App, place: Place, error: EtlError) -> Reason:
         next=error.next or _move_back(place),
         where=error.where,
         cause=_behind(error),
+        recipe=error.recipe,
         about=about(app, place.pipeline),
     )
 

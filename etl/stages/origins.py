@@ -111,7 +111,9 @@ class Parting:
         """Let all of it go, with its notes."""
         files, regenerable = [], []
         for one in self._delivery.files:
-            origin = None if is_archived_always(self._app, self._pipeline, one) else self._origin(one)
+            origin = self._kept_before(one)
+            if origin is None and not is_archived_always(self._app, self._pipeline, one):
+                origin = self._origin(one)
             if origin is None:
                 files.append(self._chosen(one))
             else:
@@ -126,6 +128,8 @@ class Parting:
         for one in rested:
             if not is_archived_always(self._app, self._pipeline, one) and not self._is_alone(one):
                 continue
+            if self._kept_before(one):  # replayed: it goes with all of its delivery
+                continue
             if self._note(one.place, one.name).ended == Status.RESOLVED:
                 files.append(self._chosen(one))
             else:  # by its note it would be missing
@@ -133,6 +137,20 @@ class Parting:
         return Departure(id=self._delivery.id, files=files) if files else None
 
     # --- what it can be made of again
+
+    def _kept_before(self, one: Lying) -> Origin | None:
+        """Give the very same file in an earlier archive, out of which it was replayed; None when there is none.
+
+        Asked only where extract's file has left already: what never was in an archive costs nothing.
+        """
+        if self._delivery.at(Stage.EXTRACT, ""):
+            return None
+        stage, part, generation = one.place.stage, one.file.part, one.file.generation
+        same = (archives.relative(one.place, one.name), one.stamp.size)
+        for member in self._archived(stage, part, generation):
+            if (member.path, member.size) == same and member.sha256 == self._digest(one):
+                return Origin(stage=stage, part=part, generation=generation, sha256=member.sha256)
+        return None
 
     def _is_alone(self, one: Lying) -> bool:
         """Tell, without reading it, that a file can be made of nothing that is known."""

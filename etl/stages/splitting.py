@@ -38,6 +38,9 @@ class Splitter:
     #: of a file that was itself held back: the source line of each of its rows.
     original_lines: tuple[int, ...] = ()
     redact: frozenset[str] = frozenset()
+    #: of a table: its columns, and how they differ from those of the delivery before.
+    header: tuple[str, ...] = ()
+    drift: str = ""
     rows: int = 0
     #: what is wrong in the batch in hand: trouble, source line, row as it came.
     bad: list[tuple[Trouble, int, str | Record]] = field(default_factory=list)

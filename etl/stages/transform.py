@@ -15,13 +15,13 @@ from etl import disk
 from etl.app import App
 from etl.config.reading import PipelineConfig
 from etl.config.schema import Read
-from etl.errors import ConfigError, Final, InvalidFile
-from etl.files import names, notes, outbox, reasons
+from etl.errors import ConfigError, EtlError, Final, InvalidFile
+from etl.files import archives, expected, names, notes, outbox, reasons
 from etl.files.moves import Claim
 from etl.formats import unpack
 from etl.formats.format import Format, Reading, open_format
 from etl.model import Place, Reason, Resolved, Stage, Status
-from etl.stages import endings, handlers, leftovers, messages, watching
+from etl.stages import drift, endings, handlers, leftovers, messages, watching
 from etl.stages.publishing import HeldBack, UnitFiles
 from etl.stages.schema import UnitSchema
 from etl.stages.splitting import Splitter
@@ -49,13 +49,24 @@ def work(app: App, claim: Claim) -> Resolved:
             staging.commit(replace(claim.note, ended=Status.RESOLVED, said=said), app.announce)
         return Resolved(count=0, said=said)
     with _staging(app, claim) as staging:
-        with leftovers.none_left(discreet=bool(pipeline.spec.redact)):
+        with leftovers.none_left(discreet=bool(pipeline.spec.redact)), _under(life):
             splitter = _split(app, pipeline, claim, life, staging)
         note = _note(claim, life, splitter)
+        drift.keep(app, claim, splitter.file.name, note.header, staging)
         _explain_held_back(app, claim, splitter, life)
         claim.check_unchanged()
         staging.commit(note, app.announce)
     return Resolved(count=splitter.out.files, held_back=splitter.held.count, said=note.said)
+
+
+@contextmanager
+def _under(life: Life) -> Iterator[None]:
+    """Have whatever fails inside say under which recipe it did."""
+    try:
+        yield
+    except EtlError as error:
+        error.recipe = life.recipe
+        raise
 
 
 def _staging(app: App, claim: Claim) -> outbox.Staging:
@@ -73,7 +84,7 @@ def _life(pipeline: PipelineConfig, claim: Claim) -> Life:
     note, file = claim.note, claim.file
     if not note.recipe:
         return Life(recipe=recipe, generation=file.generation)
-    if note.recipe == recipe:
+    if note.recipe == recipe and not note.again:
         return Life(recipe=recipe, generation=note.generation, before=True)
     if not file.is_source:
         raise Final(
@@ -84,22 +95,29 @@ def _life(pipeline: PipelineConfig, claim: Claim) -> Life:
 
 
 def _said_before(app: App, claim: Claim) -> str:
-    """Say how far the unit files of an earlier attempt came."""
+    """Say that this attempt adds no rows, because all of them are there; or else what is missing, and what to do."""
     pipeline, note = claim.place.pipeline, claim.note
-    load = Place(pipeline=pipeline, stage=Stage.LOAD)
-    told = []
     children = [str(claim.file.child(number, note.generation)) for number in range(1, note.children + 1)]
-    for location in app.pipeline(pipeline).spec.load.locations:
-        own = replace(load, location=location)
-        there = sum(
-            any(
-                "units" in notes.read(app.layout, place, child).locations.get(location, {})
-                for place in (load, own)
-            )
-            for child in children
-        )
-        told.append(f"{there} of {note.children} unit files loaded at {location}")
-    return f"transformed before; {', '.join(told)}"
+    locations = app.pipeline(pipeline).spec.load.locations
+    there = {one: sum(_is_loaded(app, pipeline, one, child) for child in children) for one in locations}
+    known = ", ".join(
+        f"{count} of {note.children} unit files loaded at {one}" for one, count in there.items()
+    )
+    missing = [f"{note.children - count} at {one}" for one, count in there.items() if count < note.children]
+    if not missing:
+        return f"0 rows, all present: transformed before; {known}"
+    day = archives.day_of(claim.file.id)
+    again = f"; etl replay {day} {pipeline} --again loads all of it anew" if claim.file.is_source else ""
+    return f"0 rows, missing unit files: {', '.join(missing)}; transformed before; {known}{again}"
+
+
+def _is_loaded(app: App, pipeline: str, location: str, child: str) -> bool:
+    """Tell by the notes whether a unit file is at a location, be it out of `load` or by a copy of its own."""
+    load = Place(pipeline=pipeline, stage=Stage.LOAD)
+    return any(
+        "units" in notes.read(app.layout, place, child).locations.get(location, {})
+        for place in (load, replace(load, location=location))
+    )
 
 
 def _split(app: App, pipeline: PipelineConfig, claim: Claim, life: Life, staging: outbox.Staging) -> Splitter:
@@ -112,16 +130,20 @@ def _split(app: App, pipeline: PipelineConfig, claim: Claim, life: Life, staging
         out = UnitFiles(
             staging, claim.file, life.recipe, generation=life.generation, per_file=spec.units_per_file
         )
+        facts = _facts(app, claim, life)
+        told = drift.check(app, claim, facts.name, reading.columns)
         splitter = Splitter(
             spec=spec,
             schema=_schema(pipeline),
             handler=_handler(pipeline),
-            file=_facts(app, claim, life),
+            file=facts,
             out=out,
             held=held,
             watch=watching.watch(app, claim),
             original_lines=claim.note.lines,
             redact=frozenset(pipeline.spec.redact),
+            header=reading.columns or (),
+            drift=told,
         )
         try:
             splitter.run(reading, app.progress)
@@ -201,11 +223,14 @@ def _note(claim: Claim, life: Life, splitter: Splitter) -> notes.FileNote:
         ended=Status.RESOLVED,
         recipe=life.recipe,
         generation=life.generation,
+        again=False,
         children=splitter.out.files,
         rows=splitter.rows,
         units=splitter.out.units,
         held_back=splitter.held.count,
         said="",
+        header=splitter.header if claim.file.is_source and expected.can_be_kept(splitter.header) else (),
+        drift=splitter.drift,
     )
 
 

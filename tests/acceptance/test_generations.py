@@ -102,7 +102,9 @@ def test_moved_back_under_the_same_recipe_nothing_is_made_and_that_is_said(
     loaded.move_back(loaded.one("transform", "resolved"))
 
     assert loaded.work() == [
-        Resolved(count=0, said="transformed before; 3 of 3 unit files loaded at warehouse")
+        Resolved(
+            count=0, said="0 rows, all present: transformed before; 3 of 3 unit files loaded at warehouse"
+        )
     ]
     assert roads.rows(database_url, "books", COLUMNS) == of_generation("wrong", 1)
     assert loaded.broken_promises() == []

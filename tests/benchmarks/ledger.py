@@ -320,6 +320,7 @@ def questions(built: Built) -> Iterator[tuple[str, float, list[str]]]:
             c, pipeline, queries.deliveries(c, since=midnight, pipeline=pipeline)
         ),
         "failed files by cause": queries.causes,
+        "since when they lie there": queries.spans,
         f"failed files (the first 100 of {FAILED:,})": lambda c: queries.failed(c, limit=100),
         "a delivery by its id": lambda c: queries.find(c, file_id),
         "by the start of it": lambda c: queries.find(c, file_id[:8]),

@@ -15,7 +15,7 @@ from pathlib import Path
 from etl import disk
 from etl.app import App
 from etl.errors import Final
-from etl.files import names, notes, verdicts
+from etl.files import archives, names, notes, verdicts
 from etl.model import Place, Stage, Status
 from etl.services.fsck.finding import Tally
 from etl.services.fsck.tree import Box, Tree, piece
@@ -36,6 +36,7 @@ def capture(app: App, pipeline: str, tally: Tally) -> Tree:
         _look_into_boxes(tree, place)
     _read_sources(tree, tally)
     _look_into_archive(tree)
+    _read_manifests(tree, tally)
     return tree
 
 
@@ -210,3 +211,34 @@ def _look_into_archive(tree: Tree) -> None:
             tree.elsewhere[place].add(piece(file))
             if parts[:1] == ["discarded"]:
                 tree.thrown_out.add((place, plain))
+
+
+def _read_manifests(tree: Tree, tally: Tally) -> None:
+    """Take down what the archives of clean hold of deliveries of which anything is left in the tree."""
+    root, known = tree.app.config.archive, tree.known_ids()
+    days = {archives.day_of(one) for one in known if names.is_id(tree.pipeline, one)}
+    for path in archives.paths(root, tree.pipeline, "", "9"):
+        if path.parent.name not in days:
+            # years of it are of no delivery that is here; deep, all are read
+            tree.archives.append(path.with_name(path.name.removesuffix(archives.MANIFEST)))
+            continue
+        tally.doing(f"{tree.pipeline}: {path.parent.name}/{path.name}")
+        try:
+            manifest = archives.read(path)
+        except (Final, OSError) as error:
+            tree.damaged_manifests.append((path, error))
+            continue
+        tree.archives.append(path.with_name(manifest.archive))
+        for member in manifest.members:
+            if member.id in known and (file := tree.file(member.name)):
+                tree.elsewhere[member.place].add(piece(file))
+        for made in manifest.regenerable:
+            _take_down_removed(tree, made, known)
+
+
+def _take_down_removed(tree: Tree, path: str, known: set[str]) -> None:
+    """Take down a file that clean removed, as it can be made again out of what is archived."""
+    *parts, _, name = path.split("/")
+    place, file = _place(tree, parts), tree.file(name)
+    if place is not None and file is not None and file.id in known:
+        tree.elsewhere[place].add(piece(file))

@@ -13,7 +13,7 @@ from etl.app import App
 from etl.config.reading import Config
 from etl.files.layout import Layout
 from etl.queues.queue import Announcer
-from etl.services.fsck import explaining, folders, lineage, loads, queue, work
+from etl.services.fsck import archiving, explaining, folders, lineage, loads, queue, work
 from etl.services.fsck.capturing import capture
 from etl.services.fsck.finding import Finding, Scope, Tally
 from etl.services.fsck.tree import Tree
@@ -45,6 +45,11 @@ CHECKS: tuple[Callable[[Tree], Iterator[Finding]], ...] = (
     loads.held_back,
     lineage.lost,
     lineage.discards,
+    archiving.away,
+    archiving.unfinished,
+    archiving.without_manifest,
+    archiving.without_archive,
+    archiving.damaged_manifests,
 )
 
 
@@ -106,3 +111,4 @@ def _of_tree(tree: Tree, client: Any, scope: Scope, tally: Tally) -> Iterator[Fi
     if scope.deep:
         tally.doing(f"{tree.pipeline}: hashing")
         yield from lineage.changed(tree)
+        yield from archiving.changed(tree, tally)

@@ -57,6 +57,9 @@ class Tree:
     #: (place, name) below archive/discarded, and what the notes know to be discarded.
     thrown_out: set[tuple[Place, str]] = field(default_factory=set)
     noted_discards: set[str] = field(default_factory=set)
+    #: the archives of clean that have a manifest which can be read, and manifests that cannot.
+    archives: list[Path] = field(default_factory=list)
+    damaged_manifests: list[tuple[Path, Exception]] = field(default_factory=list)
     #: folders that could not be listed; nothing can be said about what is missing then.
     unreadable: list[Path] = field(default_factory=list)
     _files: dict[str, names.FileName | None] = field(default_factory=dict)
@@ -111,6 +114,11 @@ class Tree:
             note = self.file_notes[place].get(name, notes.FileNote())
             if file and note and statuses == [Status.RESOLVED]:
                 yield name, file, note
+
+    def known_ids(self) -> set[str]:
+        """Give the id of everything that lies in a folder or has a note."""
+        named = {name for place in self.places for name in (*self.lying[place], *self.file_notes[place])}
+        return {file.id for name in named if (file := self.file(name))} | self.sources.keys()
 
     def ids(self) -> set[str]:
         """Give the id of everything that is accounted for anywhere."""
