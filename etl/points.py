@@ -59,6 +59,11 @@ class Point(StrEnum):
     FOLLOW = "follow"
     LOG = "log"
     NEWS = "news"
+    SCHEDULE_CLAIM = "schedule-claim"
+    SCHEDULE_EFFECT = "schedule-effect"
+    SCHEDULE_DONE = "schedule-done"
+    SCHEDULE_REGISTER = "schedule-register"
+    WEB_PASSWORD = "web-password"
 
 
 #: what to do where, set by tests only: `claim:before` or `claim:after` ends the process there, `*` stands for every

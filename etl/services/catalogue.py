@@ -31,6 +31,7 @@ SERVICES = {
     "dropbox": Entry(factory="etl.services.dropbox:open"),
     "recorder": Entry(factory="etl.services.recorder:open"),
     "courier": Entry(factory="etl.services.courier:open"),
+    "scheduler": Entry(factory="etl.services.scheduler:open"),
 }
 
 
