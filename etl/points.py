@@ -63,7 +63,16 @@ class Point(StrEnum):
     SCHEDULE_EFFECT = "schedule-effect"
     SCHEDULE_DONE = "schedule-done"
     SCHEDULE_REGISTER = "schedule-register"
-    WEB_PASSWORD = "web-password"
+    NOTE_PASSWORD = "note-password"
+    CLEAN_ASK = "clean-ask"
+    CLEAN_PLAN = "clean-plan"
+    CLEAN_REMOVE = "clean-remove"
+    CLEAN_NOTE = "clean-note"
+    CLEAN_END = "clean-end"
+    ARCHIVE_WRITE = "archive-write"
+    ARCHIVE_MANIFEST = "archive-manifest"
+    ARCHIVE_COMMIT = "archive-commit"
+    ARCHIVE_EXPIRE = "archive-expire"
 
 
 #: what to do where, set by tests only: `claim:before` or `claim:after` ends the process there, `*` stands for every

@@ -25,6 +25,7 @@ from pydantic import (
     model_validator,
 )
 
+from etl.config.cleaning import Clean
 from etl.config.durations import Duration, Share, Size
 from etl.config.following import Callbacks, CatchAll, Hook, Mail
 from etl.config.operating import Dashboard, SwitchedDashboard, UrlOrHeartbeat
@@ -58,6 +59,10 @@ class Settings(Strict):
     callbacks: Callbacks = Callbacks()
     #: who is told by mail; without, notices are only logged.
     mail: Mail | None = None
+    #: where clean puts what it archives; without, in the data folder.
+    archive: Path | None = None
+    #: how archives are packed; `zst` needs the extra `zst`.
+    archive_format: Literal["gz", "zst"] = "gz"
     #: `host:port` at which the supervisor serves Prometheus metrics; without, nowhere.
     metrics: str | None = None
     #: when the archive is made and cleared up every night; None: only when asked for.
@@ -281,6 +286,7 @@ class Pipeline(Strict):
     extract: Extract = Extract()
     transform: Transform
     load: Load
+    clean: Clean = Clean()
     #: fields whose values are kept out of reasons.
     redact: Names = ()
     #: types of messages that come here, each with its handler; an empty one means the pipeline's own.

@@ -44,8 +44,8 @@ class Bell:
     def put(self, entries: Sequence[Entry]) -> None:
         """Have exactly these entries, each at its moment; those that are right already are left alone."""
         with _asking():
-            known = dict(self._connection.zrange(self._key, 0, -1, withscores=True))
-            known = {keys.text(job_id): int(score) for job_id, score in known.items()}
+            found: Sequence[Any] = self._connection.zrange(self._key, 0, -1, withscores=True)
+            known = {keys.text(job_id): int(score) for job_id, score in found}
             wanted = {keys.schedule(self._data_id, entry.name): entry for entry in entries}
             for job_id in known.keys() - wanted.keys():
                 with points.effect(Point.SCHEDULE_REGISTER):

@@ -30,6 +30,7 @@ from etl.queues.queue import Work
 from etl.queues.scheduling import Bell, Entry
 from etl.services import plans, records
 from etl.services.plans import Plan
+from etl.stages import clean
 
 log = logging.getLogger(__name__)
 
@@ -65,19 +66,19 @@ class Scheduler:
         #: when each plan is next due, as far as we know, and when all entries are put again.
         self._due: dict[str, int] = {}
         self._register_at = 0.0
-        #: what is in the way, as it was told.
-        self._told = ""
+        #: what is in the way, as it was told, by plan; "" stands for all of them.
+        self._told: dict[str, str] = {}
 
     def turn(self) -> float:
         """Have asked for what is due; give the seconds until the next turn is wanted."""
         try:
             ledger = self._opened()
             self._ring(ledger, self._clock())
-        except (Unavailable, OSError) as error:
+        except Unavailable as error:
             self._leave()
-            self._tell(f"{error}")
+            self._tell("", f"{error}")
             return AWAY
-        self._tell("")
+        self._tell("", "")
         soonest = min(self._due.values(), default=0) - self._clock()
         return min(LOOK_EVERY, soonest) if soonest > 0 else LOOK_EVERY
 
@@ -94,7 +95,16 @@ class Scheduler:
             due = self._bell.due(now)
         for name in due:
             if name in self._plans:
-                self._fire(ledger, self._plans[name], now)
+                self._try(ledger, self._plans[name], now)
+
+    def _try(self, ledger: Ledger, plan: Plan, now: float) -> None:
+        """Fire what is due; what a disk refuses to one plan stops no other, and is tried again."""
+        try:
+            self._fire(ledger, plan, now)
+        except OSError as error:
+            self._tell(plan.name, f"{error}")
+        else:
+            self._tell(plan.name, "")
 
     # --- what stands in the ledger and in Redis
 
@@ -111,18 +121,21 @@ class Scheduler:
             self._ledger.close()
             self._ledger = None
 
-    def _tell(self, said: str) -> None:
-        """Tell what is in the way once, and once that it is over."""
-        if said and said != self._told:
-            log.warning("what is due waits: %s", said, extra={"event": "schedule_waits"})
-        elif self._told and not said:
-            log.info("goes on; what was missed is caught up", extra={"event": "schedule_back"})
-        self._told = said
+    def _tell(self, name: str, said: str) -> None:
+        """Tell what is in the way once, and once that it is over; of one plan, or of all."""
+        before, whose = self._told.get(name, ""), f"{name}: " if name else ""
+        if said and said != before:
+            log.warning("%swhat is due waits: %s", whose, said, extra={"event": "schedule_waits"})
+        elif before and not said:
+            log.info("%sgoes on; what was missed is caught up", whose, extra={"event": "schedule_back"})
+        self._told[name] = said
 
     def _register(self, ledger: Ledger, now: float) -> None:
         """Have one entry for each plan, at the first of its ticks that is not done; a new plan counts from now on."""
         with ledger.reading() as asking:
-            gone = [name for name in ticks.open_schedules(asking, now, self._plans) if not self._is_held(name)]
+            gone = [
+                name for name in ticks.open_schedules(asking, now, self._plans) if not self._is_held(name)
+            ]
             new = [plan for plan in self._plans.values() if not self._counts(asking, plan, now)]
         if gone or new:
             with ledger.writing() as writing:
@@ -211,9 +224,7 @@ class Scheduler:
     def _ask(self, plan: Plan, tick: int) -> None:
         """Have done what a tick is for; asked again for the same tick, it is there once."""
         if not plan.pipeline:
-            from etl.stages import cleaning
-
-            cleaning.ask(self._app)
+            clean.ask(self._app)
             return
         room.require(self._app.layout, self._app.config.settings.reserve)
         given, file_id = self._request(plan, tick)
@@ -231,7 +242,7 @@ class Scheduler:
     def _work(self, plan: Plan, tick: int) -> Work:
         """Give the job that will be wanted at a tick, for people who look into Redis."""
         if not plan.pipeline:
-            return Work(function="etl.jobs.clean", arguments={}, timeout=1)
+            return clean.work(self._app)
         place = Place(pipeline=plan.pipeline, stage=Stage.EXTRACT, location=layouts.REQUESTS)
         name = str(names.christen(*self._request(plan, tick)))
         return self._app.work(Waiting(place=place, name=name))
