@@ -63,7 +63,7 @@ class Point(StrEnum):
     SCHEDULE_EFFECT = "schedule-effect"
     SCHEDULE_DONE = "schedule-done"
     SCHEDULE_REGISTER = "schedule-register"
-    NOTE_PASSWORD = "note-password"
+    DASHBOARD = "dashboard"
     CLEAN_ASK = "clean-ask"
     CLEAN_PLAN = "clean-plan"
     CLEAN_REMOVE = "clean-remove"

@@ -6,5 +6,10 @@ from etl.points import Point
 
 ELSEWHERE: dict[Point, str] = {
     Point.NEWS: "unit/test_news.py",
+    Point.SCHEDULE_CLAIM: "integration/test_scheduler.py",
+    Point.SCHEDULE_EFFECT: "integration/test_scheduler.py",
+    Point.SCHEDULE_DONE: "integration/test_scheduler.py",
+    Point.SCHEDULE_REGISTER: "integration/test_scheduler.py",
+    Point.DASHBOARD: "integration/test_dashboard.py",
 }
 ON_THE_ROAD = [point for point in Point if point not in ELSEWHERE]

@@ -48,7 +48,8 @@ def open_schedules(connection: sa.Connection, now: float, besides: Collection[st
 def claim(connection: sa.Connection, tick: Tick) -> bool:
     """Claim a tick; tell whether it is ours now: no when anybody else ever did."""
     statement = _insert(connection).values(**_row(tick)).on_conflict_do_nothing()
-    return connection.execute(statement).rowcount == 1
+    # without being asked to, psycopg's number of rows is not kept
+    return connection.execute(statement.execution_options(preserve_rowcount=True)).rowcount == 1
 
 
 def finish(connection: sa.Connection, tick: Tick, now: float) -> None:
@@ -78,4 +79,6 @@ def _one(connection: sa.Connection, statement: sa.Select[Any]) -> Tick | None:
 
 
 def _insert(connection: sa.Connection) -> sqlite.Insert | postgresql.Insert:
-    return (postgresql if connection.dialect.name == "postgresql" else sqlite).insert(_TABLE)
+    if connection.dialect.name == "postgresql":
+        return postgresql.insert(_TABLE)
+    return sqlite.insert(_TABLE)

@@ -22,6 +22,8 @@ class Entry:
     factory: str
     #: it may hold jobs in hand, which get `stop_grace` when it is asked to stop.
     holds_jobs: bool = False
+    #: the setting that may switch it off; "" for one that always runs under `etl up`.
+    switch: str = ""
 
 
 #: name -> entry, in the order in which they are started; they are stopped in the opposite order, so that nothing
@@ -32,7 +34,18 @@ SERVICES = {
     "recorder": Entry(factory="etl.services.recorder:open"),
     "courier": Entry(factory="etl.services.courier:open"),
     "scheduler": Entry(factory="etl.services.scheduler:open"),
+    "dashboard": Entry(factory="etl.web.dashboard:open", switch="dashboard"),
 }
+
+
+def wanted(config: Config) -> dict[str, Entry]:
+    """Give the services that are to run together, in the order of their start."""
+    settings = config.settings
+    return {
+        name: entry
+        for name, entry in SERVICES.items()
+        if not entry.switch or getattr(settings, entry.switch) is not None
+    }
 
 
 def opened(name: str, config: Config) -> AbstractContextManager[Service]:

@@ -15,6 +15,8 @@ from etl.config.operating import Heartbeat
 
 log = logging.getLogger(__name__)
 
+#: seconds until the first beat: services need a moment to start.
+_FIRST_AFTER = 5.0
 #: seconds that a try in hand is waited for at the end.
 _STOP_WITHIN = 2.0
 
@@ -38,8 +40,9 @@ def beating(heartbeat: Heartbeat | None, all_run: Callable[[], bool]) -> Iterato
 def _beat(heartbeat: Heartbeat, all_run: Callable[[], bool], over: threading.Event) -> None:
     from etl.notify import ping
 
-    told, silent = "", False
-    while not over.is_set():
+    told, silent, pause = "", False, min(_FIRST_AFTER, heartbeat.every)
+    while not over.wait(pause):
+        pause = heartbeat.every
         try:
             if all_run():
                 silent, told = False, _said(ping.ping(heartbeat.url), told)
@@ -48,7 +51,6 @@ def _beat(heartbeat: Heartbeat, all_run: Callable[[], bool], over: threading.Eve
                 log.warning("no heartbeat: not every service runs", extra={"event": "heartbeat_silent"})
         except Exception:  # the edge: the next beat tries again
             log.exception("no heartbeat", extra={"event": "heartbeat_failed"})
-        over.wait(heartbeat.every)
 
 
 def _said(problem: str, told: str) -> str:
