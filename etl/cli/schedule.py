@@ -58,7 +58,7 @@ def command(json_: bool) -> None:
     common.print_table(["name", "cron", "zone", "last run", "how", "next run"], rows)
     common.print_paused(Layout(config.data), sorted(config.pipelines))
     if not runs:
-        click.echo("no scheduler runs: start `etl up`; of what comes due until then the newest is caught up")
+        click.echo("no scheduler runs: start `etl up`; the newest of what is missed is caught up")
 
 
 def _lines(config: Config) -> list[_Line]:

@@ -55,6 +55,8 @@ class Cron:
 
 def parse(text: str) -> Cron:
     """Read a cron line, or raise ValueError saying what is wrong with it."""
+    if not text.isascii():
+        raise ValueError(f"{text!r} is not a cron line: write it in plain digits and English words")
     parts = _SHORT.get(text.strip().lower(), text).split()
     if len(parts) != len(_FIELDS):
         raise ValueError(

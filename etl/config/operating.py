@@ -19,9 +19,16 @@ class Dashboard(Strict):
 
     at: str = "127.0.0.1:9181"
     #: the password of the user `etl`; without, one that is made in the data folder.
-    password: SecretStr | None = Field(default=None, min_length=8)
+    password: SecretStr | None = None
     #: names under which it may be asked for, besides those of this machine.
     hosts: Names = ()
+
+    @field_validator("password")
+    @classmethod
+    def _is_no_word_to_be_guessed(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and len(value.get_secret_value()) < 8:
+            raise ValueError("is too short; write at least 8 characters, or remove the key and one is made")
+        return value
 
     @field_validator("at")
     @classmethod

@@ -9,16 +9,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import flask
 from rq_dashboard import web
 
 from etl.queues import browsing
 from etl.web.auth import Application, Begin, Environment
-
-if TYPE_CHECKING:
-    from redis import Redis
 
 _WORD = r"[A-Za-z0-9_.:@-]{1,200}"
 _REGISTRY = r"(?:queued|scheduled|deferred|started|finished|failed|canceled)"
@@ -37,7 +34,7 @@ _CHANGES = re.compile(
 _MARKUP = str.maketrans({"<": "‹", ">": "›", '"': "”", "'": "’", "`": "‘"})  # noqa: RUF001 - alike is what they are to be
 
 
-def make(client: Redis) -> Application:
+def make(client: browsing.Connection) -> Application:
     """Give the pages over a connection to Redis."""
     web.Job, web.Queue, web.Worker = browsing.Job, browsing.Queue, browsing.Worker
     web.requeue_job = browsing.requeue
