@@ -30,7 +30,7 @@ from etl.web.auth import Application, Begin, Environment
 log = logging.getLogger(__name__)
 
 #: threads that answer; seconds after which a silent browser is dropped; bytes of a request at most.
-THREADS, SILENT, LONGEST = 4, 30, 32_768
+THREADS, SILENT, LONGEST = 8, 30, 32_768
 #: seconds between two looks of the loop at whether it is to end, and that its end is waited for.
 _LOOK_EVERY, _STOP_WITHIN = 1.0, 5.0
 
@@ -76,7 +76,12 @@ class Dashboard:
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
         whereabouts.tell(config.data, self.name, os.getpid(), self.address)
-        log.info("listens at %s for user etl", self.address, extra={"event": "dashboard"})
+        where = "settings.yaml" if written.password else auth.password_path(Layout(config.data))
+        log.info(
+            "listens at %s; user %s, its password is in %s",
+            *(self.address, auth.USER, where),
+            extra={"event": "dashboard"},
+        )
 
     def turn(self) -> float:
         """Do nothing: requests are answered as they come."""
