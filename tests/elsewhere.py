@@ -11,5 +11,14 @@ ELSEWHERE: dict[Point, str] = {
     Point.SCHEDULE_DONE: "integration/test_scheduler.py",
     Point.SCHEDULE_REGISTER: "integration/test_scheduler.py",
     Point.DASHBOARD: "integration/test_dashboard.py",
+    Point.CLEAN_ASK: "acceptance/test_clean_crashes.py",
+    Point.CLEAN_PLAN: "acceptance/test_clean_crashes.py",
+    Point.CLEAN_REMOVE: "acceptance/test_clean_crashes.py",
+    Point.CLEAN_NOTE: "acceptance/test_clean_crashes.py",
+    Point.CLEAN_END: "acceptance/test_clean_crashes.py",
+    Point.ARCHIVE_WRITE: "acceptance/test_clean_crashes.py",
+    Point.ARCHIVE_MANIFEST: "acceptance/test_clean_crashes.py",
+    Point.ARCHIVE_COMMIT: "acceptance/test_clean_crashes.py",
+    Point.ARCHIVE_EXPIRE: "acceptance/test_clean_crashes.py",
 }
 ON_THE_ROAD = [point for point in Point if point not in ELSEWHERE]

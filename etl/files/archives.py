@@ -91,6 +91,9 @@ class Manifest:
     token: str = ""
     members: Sequence[Member] = ()
     notes: Sequence[NoteMember] = ()
+    #: paths of files of these deliveries that are not archived, as they can be made again: of a member of this
+    #: archive or of another of the same day.
+    regenerable: Sequence[str] = ()
     folder: Path = Path()
 
     @property
@@ -150,8 +153,19 @@ def of_days(root: Path, pipeline: str, first: str, last: str) -> Iterator[Manife
 
 def of_id(root: Path, pipeline: str, file_id: str) -> list[Manifest]:
     """Give the manifests of the archives that hold anything of one delivery, or raise `Final` at a damaged one."""
-    day = day_of(file_id)
-    return [one for one in of_days(root, pipeline, day, day) if file_id in one.ids]
+    day, told = day_of(file_id), f'"{file_id}"'.encode()
+    # most manifests of a day are about others, and reading one whole takes its time
+    about = [path for path in paths(root, pipeline, day, day) if told in path.read_bytes()]
+    return [one for one in map(read, about) if file_id in one.ids]
+
+
+def starts_with(path: Path, token: str) -> bool:
+    """Tell whether a manifest is likely to be the one with this token, without reading it whole."""
+    try:
+        with path.open("rb") as handle:
+            return token.encode() in handle.read(1000)
+    except OSError:
+        return False
 
 
 def name(pipeline: str, stage: Stage, number: int, packed: str) -> str:
@@ -165,6 +179,15 @@ def number(archive: str, pipeline: str, stage: Stage) -> int | None:
     if match is None or (match["pipeline"], match["stage"]) != (pipeline, stage):
         return None
     return int(match["number"] or 1)
+
+
+def next_number(root: Path, day: str, pipeline: str, stage: Stage) -> int:
+    """Give the number that the next archive of a day and stage gets: no name is ever used for a second one."""
+    try:
+        found = [path.name.removesuffix(MANIFEST) for path in (root / day).iterdir()]
+    except FileNotFoundError:
+        return 1
+    return max((number(one, pipeline, stage) or 0 for one in found), default=0) + 1
 
 
 def _is_day(text: str) -> bool:
@@ -184,8 +207,10 @@ def dump(manifest: Manifest) -> bytes:
     """Give a manifest as the bytes that are stored."""
     facts = asdict(replace(manifest, members=(), notes=(), folder=Path()))
     del facts["folder"]
+    regenerable = facts.pop("regenerable")
     facts["members"] = [asdict(one) | {"place": str(one.place)} for one in manifest.members]
     facts["notes"] = [asdict(one) for one in manifest.notes]
+    facts["regenerable"] = list(regenerable)
     return json.dumps(facts, indent=1).encode() + b"\n"
 
 
@@ -204,8 +229,9 @@ def read(path: Path) -> Manifest:
             day=str(facts["day"]),
             made=str(facts["made"]),
             token=str(facts.get("token", "")),
-            members=tuple(_member(pipeline, one) for one in facts["members"]),
+            members=tuple(read_member(pipeline, one) for one in facts["members"]),
             notes=tuple(_note(pipeline, one) for one in facts["notes"]),
+            regenerable=tuple(map(str, facts.get("regenerable", ()))),
             folder=path.parent,
         )
     except OSError as error:
@@ -224,7 +250,8 @@ def relative(place: Place, file: str) -> str:
     return f"{place}/{Status.RESOLVED}/{file}"
 
 
-def _member(pipeline: str, facts: Mapping[str, Any]) -> Member:
+def read_member(pipeline: str, facts: Mapping[str, Any]) -> Member:
+    """Build a member from what is stored, or raise ValueError when it leads anywhere else than it should."""
     place, file = place_of(str(facts["place"])), str(facts["name"])
     known = names.parse(pipeline, file)
     if place.pipeline != pipeline or known is None or known.id != facts["id"] or not _is_plain(file):
@@ -285,27 +312,30 @@ def contents(manifest: Manifest, wanted: Iterable[str]) -> Iterator[tuple[str, t
             yield path, stream
 
 
-def verify(manifest: Manifest) -> list[str]:
-    """Read the whole tar and say what in it is not as the manifest has it; an empty list when all is right."""
+def verify(manifest: Manifest, path: Path | None = None) -> list[str]:
+    """Read the whole tar and say what in it is not as the manifest has it; an empty list when all is right.
+
+    With `path`, a tar that does not have its name yet.
+    """
     due: dict[str, Member | NoteMember] = {one.path: one for one in manifest.members}
     due |= {one.path: one for one in manifest.notes}
     wrong: list[str] = []
     inside = False
     try:
-        for path, stream in tarring.files(manifest.path):
-            if path == INSIDE:
+        for name, stream in tarring.files(path or manifest.path):
+            if name == INSIDE:
                 inside = stream.read() == dump(manifest)
                 continue
-            one = due.pop(path, None)
+            one = due.pop(name, None)
             if one is None:
-                wrong.append(f"{names.printable(path)} is not in the manifest")
+                wrong.append(f"{names.printable(name)} is not in the manifest")
             elif digest(stream) != (one.sha256, one.size):
-                wrong.append(f"{names.printable(path)} is not what was archived")
+                wrong.append(f"{names.printable(name)} is not what was archived")
     except Final as error:
         return [*wrong, error.summary]
     if not inside:
         wrong.append(f"{INSIDE} is missing or differs from the manifest beside the archive")
-    return wrong + [f"{names.printable(path)} is missing" for path in due]
+    return wrong + [f"{names.printable(name)} is missing" for name in due]
 
 
 def digest(stream: tarring.Inside) -> tuple[str, int]:

@@ -6,17 +6,22 @@ Knows nothing of manifests; believes no path, link or mode that it reads. Used b
 from __future__ import annotations
 
 import gzip
+import io
+import os
+import stat
 import tarfile
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import IO, Any, BinaryIO, Protocol, cast
 
 from etl.errors import ConfigError, Final
 
 #: bytes of a block that is handed to the packer at once.
 _BLOCK = 1 << 18
+#: how every zstd file begins.
+_ZSTD = b"\x28\xb5\x2f\xfd"
 
 
 @contextmanager
@@ -40,11 +45,30 @@ def writing(handle: BinaryIO, packed: str) -> Iterator[tarfile.TarFile]:
         )
 
 
-def add(tar: tarfile.TarFile, path: str, stream: IO[bytes], size: int, mtime: float) -> None:
-    """Add one file of exactly `size` bytes, or raise OSError when the stream has fewer."""
+class Readable(Protocol):
+    """What can be read on."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Give at most so many bytes; none at the end."""
+
+
+def add(tar: tarfile.TarFile, path: str, stream: Readable, facts: os.stat_result) -> None:
+    """Add one file of exactly the size that its facts say, or raise OSError when the stream has fewer bytes."""
     entry = tarfile.TarInfo(path)
-    entry.size, entry.mtime, entry.mode = size, mtime, 0o664
-    tar.addfile(entry, stream)
+    entry.size, entry.mtime, entry.mode = facts.st_size, facts.st_mtime, stat.S_IMODE(facts.st_mode)
+    entry.uid, entry.gid = facts.st_uid, facts.st_gid
+    _add(tar, entry, stream)
+
+
+def add_bytes(tar: tarfile.TarFile, path: str, data: bytes) -> None:
+    """Add a file that is on no disk."""
+    entry = tarfile.TarInfo(path)
+    entry.size, entry.mode = len(data), 0o664
+    _add(tar, entry, io.BytesIO(data))
+
+
+def _add(tar: tarfile.TarFile, entry: tarfile.TarInfo, stream: Readable) -> None:
+    tar.addfile(entry, cast(IO[bytes], stream))
     _forget(tar)
 
 
@@ -91,9 +115,12 @@ def _opened(path: Path, stack: ExitStack) -> tarfile.TarFile:
         raise Final(
             f"the archive {path} is not there", next="see that its disk is mounted, or put it back"
         ) from error
+    begins = handle.peek(len(_ZSTD))[
+        : len(_ZSTD)
+    ]  # by its bytes: one that is being written has no suffix yet
     unpacked: Any = (
         _zstandard().ZstdDecompressor().stream_reader(handle)
-        if path.suffix == ".zst"
+        if begins == _ZSTD
         else gzip.GzipFile(fileobj=handle)
     )
     stack.enter_context(unpacked)

@@ -396,6 +396,33 @@ def _held_back(road: Road, pids: Sequence[int]) -> bool:
     return False
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize(
+    "point", [Point.NOTE_REQUEST, Point.NOTE_SOURCE, Point.ARRIVE, Point.CLEAR_OUTBOX, Point.CLEAN_ASK]
+)
+def test_killed_while_it_asks_for_a_tick_that_is_asked_for_once(
+    tmp_path: Path, point: Point, when: str
+) -> None:
+    asks_for_clean = point is Point.CLEAN_ASK
+    settings = {"clean": "* * * * *"} if asks_for_clean else {}
+    road, clock = project(tmp_path, "" if asks_for_clean else "* * * * *", **settings), Clock(tmp_path)
+    config = reading.read(road.root / "config")
+    with connection.connect(config.settings.redis, config.data), opened(road, clock) as one:
+        one.turn()
+        clock.pass_(MINUTE)
+        pid = run_apart(road, clock, f"{point}:{when}")
+        wait_until(lambda: _stat(pid) == "Z", "it dies")
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+        clock.pass_(1)
+        one.turn()
+        one.turn()
+    assert [minute for minute, _, _ in runs(road, "clean" if asks_for_clean else "books")] == [1]
+    assert len(requests(road)) == (not asks_for_clean)
+    assert bool(clean.asked(road.layout)) == asks_for_clean
+    road.work()
+    assert road.broken_promises() == []
+
+
 def test_of_many_who_claim_one_tick_at_once_one_gets_it(tmp_path: Path, database_url: str) -> None:
     road = project(tmp_path, ledger=database_url)
     config, data_id = reading.read(road.root / "config"), road.layout.data_id()
