@@ -44,18 +44,8 @@ def command(json_: bool) -> None:
         common.print_json({"scheduler_runs": runs, "schedules": [_facts(line) for line in lines]})
         return
     now = time.time()
-    rows = [
-        [
-            line.plan.name,
-            line.plan.line,
-            line.plan.zone,
-            _when(line.plan, line.last, now) if line.last else "",
-            line.how + (f", {line.missed} missed" if line.missed else ""),
-            "due" if line.next <= now else _when(line.plan, line.next, now),
-        ]
-        for line in lines
-    ]
-    common.print_table(["name", "cron", "zone", "last run", "how", "next run"], rows)
+    rows = [row for line in lines for row in _rows(line, now)]
+    common.print_table(["name", "cron, zone", "last run", "how", "next run"], rows)
     common.print_paused(Layout(config.data), sorted(config.pipelines))
     if not runs:
         click.echo("no scheduler runs: start `etl up`; the newest of what is missed is caught up")
@@ -90,6 +80,15 @@ def _remembered(asking: Any, plan: Plan, now: float) -> _Line:
         return _Line(plan=plan, next=plan.next(after))
     how = ran.how if ran.state == ticks.DONE else "begun"
     return _Line(plan=plan, next=plan.next(after), last=ran.tick, how=how, missed=ran.missed)
+
+
+def _rows(line: _Line, now: float) -> list[list[str]]:
+    """Give the line of a plan, and what its columns have no room for below it."""
+    plan = line.plan
+    next_run = "due" if line.next <= now else _when(plan, line.next, now)
+    missed = f"{line.missed} missed" if line.missed else ""
+    first = [plan.name, plan.line, _when(plan, line.last, now) if line.last else "", line.how, next_run]
+    return [first, ["", plan.zone, "", missed, ""]]
 
 
 def _facts(line: _Line) -> dict[str, Any]:
