@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import tzinfo
 from itertools import islice, takewhile
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from etl.config import cron
@@ -72,6 +73,16 @@ def of(config: Config) -> list[Plan]:
     if config.settings.clean is not None:
         plans.append(_plan(CLEAN, "", config.settings.clean))
     return sorted(plans, key=lambda plan: plan.name)
+
+
+def folder(data: Path) -> Path:
+    """Where the locks of plans lie; there once anything ever was to run by the clock."""
+    return data / ".etl" / "schedules"
+
+
+def are_wanted(config: Config) -> bool:
+    """Tell whether anything is to run by the clock, or was, and it may have to be written that it no longer is."""
+    return bool(of(config) or config.broken) or folder(config.data).is_dir()
 
 
 def _of_pipeline(config: Config, name: str) -> Iterator[Plan]:

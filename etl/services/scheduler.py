@@ -62,6 +62,7 @@ class Scheduler:
         self._bell = bell
         self._clock = clock
         self._plans = {plan.name: plan for plan in plans.of(app.config)}
+        disk.make_folder(plans.folder(app.config.data))
         self._ledger: Ledger | None = None
         #: when each plan is next due, as far as we know, and when all entries are put again.
         self._due: dict[str, int] = {}
@@ -172,7 +173,7 @@ class Scheduler:
 
     def _fire(self, ledger: Ledger, plan: Plan, now: float) -> None:
         # alone, where locks are to be had; where they are not, the claim still gives one run
-        lock = disk.lock_path(self._app.layout.own / f"schedule-{plan.name}.lock")
+        lock = disk.lock_path(plans.folder(self._app.config.data) / f"{plan.name}.lock")
         if lock is None:
             return
         with lock:

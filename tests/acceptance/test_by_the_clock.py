@@ -28,6 +28,7 @@ def test_up_keeps_the_time_shows_the_dashboard_and_beats(tmp_path: Path) -> None
         settings = {
             "reserve": "1MB",
             "workers": 1,
+            "clean": "30 2 * * *",
             "dashboard": f"127.0.0.1:{free_port()}",
             "heartbeat": {"url": f"{listener.url}/token-of-ours", "every": "1s"},
         }
@@ -71,7 +72,7 @@ def test_a_reload_switches_the_dashboard_off_and_on_and_touches_no_other(tmp_pat
 
 
 def test_the_schedule_is_told_while_nothing_runs_and_fits_80_columns(tmp_path: Path) -> None:
-    road = Road(tmp_path, dict(SPEC))
+    road = Road(tmp_path, dict(SPEC), settings={"clean": "30 2 * * *"})
     done = road.etl("schedule")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()

@@ -26,7 +26,7 @@ from etl.ledger.rows import Tick
 from etl.points import Point
 from etl.queues import connection, enqueue, keys
 from etl.queues.scheduling import Bell
-from etl.services import scheduler
+from etl.services import catalogue, plans, scheduler
 from etl.stages import clean
 from tests.queue_helpers import wait_until
 from tests.road import Road, query
@@ -212,6 +212,19 @@ def test_the_request_of_a_paused_pipeline_waits(tmp_path: Path) -> None:
     assert len(requests(road)) == 1
 
 
+def test_without_anything_to_run_by_the_clock_no_scheduler_is_started(tmp_path: Path) -> None:
+    road, clock = project(tmp_path, ""), Clock(tmp_path)
+    config = reading.read(road.root / "config")
+    assert "scheduler" not in catalogue.wanted(config)
+    road.settings["clean"] = "0 5 * * *"
+    road.write()
+    assert "scheduler" in catalogue.wanted(reading.read(road.root / "config"))
+    with opened(road, clock) as one:
+        one.turn()
+    # it was there, and that it no longer is has to be written down
+    assert "scheduler" in catalogue.wanted(config)
+
+
 # --- what is in the way ------------------------------------------------------------------------------------
 
 
@@ -387,7 +400,7 @@ def _held_back(road: Road, pids: Sequence[int]) -> bool:
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     wait_until(lambda: all(_stat(pid) == "T" for pid in pids), "they are stopped")
-    lock = disk.lock_path(road.layout.own / "schedule-books.lock")
+    lock = disk.lock_path(plans.folder(road.data) / "books.lock")
     if lock is not None:
         lock.release()
         return True
