@@ -12,7 +12,6 @@ import os
 import shlex
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
@@ -180,20 +179,8 @@ def status(_: Context) -> None:
     must(run("etl", "status", cwd=None))
 
 
-@task(help={"port": "port on 127.0.0.1"})
+@task(help={"port": "port on 127.0.0.1; any other where it is taken"})
 def dashboard(_: Context, port: int = 9181) -> None:
-    """Show the queues in rq-dashboard, on this machine only, until Ctrl-C."""
-    from etl.config import reading
-    from etl.errors import EtlError
-    from etl.queues import connection
-
-    try:
-        config = reading.read(reading.find())
-        with connection.connect(config.settings.redis, config.data), suppress(KeyboardInterrupt):
-            # through the environment, so that a password is in no process list
-            url = connection.url(config.settings.redis, config.data)
-            os.environ["RQ_DASHBOARD_REDIS_URL"] = url.get_secret_value()
-            print(f"rq-dashboard on http://127.0.0.1:{port} until Ctrl-C", flush=True)
-            must(run("rq-dashboard", "--bind", "127.0.0.1", "--port", str(port), "--json", cwd=None))
-    except EtlError as error:
-        raise Exit(str(error), code=2) from error
+    """Show the queues in rq-dashboard behind a password, on this machine only, until Ctrl-C; as `etl up` does."""
+    os.environ["ETL_DASHBOARD"] = f"127.0.0.1:{port}"
+    must(run("etl", "service", "dashboard", cwd=None))

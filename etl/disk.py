@@ -157,6 +157,18 @@ def append(path: Path, line: bytes, point: Point) -> None:
             sync_folder(path.parent)
 
 
+def write_private(path: Path, data: bytes, point: Point) -> None:
+    """Write a secret of our own: never readable for others, not even for a moment."""
+    aside = path.with_name(f".{path.name}.writing")
+    with effect(point):
+        aside.unlink(missing_ok=True)
+        with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as handle:
+            handle.write(data)
+            sync(handle)
+        os.replace(aside, path)
+        sync_folder(path.parent)
+
+
 def sync(handle: BinaryIO) -> None:
     """Make what was written to `handle` survive a power loss."""
     handle.flush()

@@ -16,7 +16,7 @@ from typing import Any
 
 @dataclass(slots=True)
 class Call:
-    """One POST that came in."""
+    """One request that came in."""
 
     path: str
     headers: dict[str, str]
@@ -57,8 +57,11 @@ def listening() -> Iterator[Listener]:
     listener = Listener()
 
     class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.do_POST()
+
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             headers = {name.lower(): value for name, value in self.headers.items()}
             listener.calls.append(Call(self.path, headers, body))
             last = self.path.rpartition("/")[2]

@@ -57,7 +57,9 @@ class Road:
         config = self.root / "config"
         for folder in ("pipelines", "handlers"):
             (config / folder).mkdir(parents=True, exist_ok=True)
-        (config / "settings.yaml").write_text(yaml.safe_dump({"workers": 2, **self.settings}))
+        (config / "settings.yaml").write_text(
+            yaml.safe_dump({"workers": 2, "dashboard": "off", "clean": "off", **self.settings})
+        )
         (config / "pipelines" / f"{self.pipeline}.yaml").write_text(yaml.safe_dump(self.spec))
         for name, code in self.handlers.items():
             (config / "handlers" / f"{name}.py").write_text(code)

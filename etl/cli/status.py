@@ -8,26 +8,30 @@ from typing import Any
 
 import click
 
-from etl.cli import common, in_work, one
+from etl.cli import common, in_work, one, running
 from etl.config.reading import Config
 from etl.files import away, survey
 from etl.files import layout as layouts
 from etl.files.notes import SourceNote
 from etl.model import Place, Status
-from etl.services import history, records, unserved
+from etl.services import history, unserved
 from etl.stages import pauses
 
 
 @click.command("status")
 @click.argument("pipeline", required=False, metavar="[PIPELINE | ID]")
 @click.option("--watch", is_flag=True, help="Show it again every two seconds until Ctrl-C.")
+@click.option("--services", is_flag=True, help="Only the services, and where the dashboard is.")
 @common.as_json
-def command(pipeline: str | None, watch: bool, json_: bool) -> None:
+def command(pipeline: str | None, watch: bool, services: bool, json_: bool) -> None:
     """Count files per stage and status, and tell the workers and jobs there are.
 
     `working` are files that wait to be worked. With the ID of a message or file: how that one stands.
     """
     config = common.configuration(pipeline)
+    if services:
+        running.show(config, json_=json_)
+        return
     source = _meant(config, pipeline)
     while True:
         facts = _facts(config, pipeline) if source is None else one.facts(config, source)
@@ -73,7 +77,7 @@ def _facts(config: Config, pipeline: str | None) -> dict[str, Any]:
         "places": places,
         # a Redis that does not answer is not asked again
         "in_work": in_work.facts(config, list(counted)) if isinstance(redis, dict) else [],
-        "services": _services(config),
+        "services": running.facts(config),
         "redis": redis,
         "unserved": [asdict(one) for one in unserved.read(config.data).values()],
         "held": sorted(config.broken),
@@ -92,14 +96,6 @@ def _not_configured(config: Config) -> list[str]:
 def _away_since(tree: layouts.Layout, place: Place) -> float | None:
     known = away.read(tree, place) if place.location else None
     return known.since if known else None
-
-
-def _services(config: Config) -> list[dict[str, Any]]:
-    now = time.time()
-    return [
-        {**asdict(record), "uptime": max(0.0, round(now - record.started, 1))}
-        for record in records.living(config.data)
-    ]
 
 
 def _redis(config: Config) -> dict[str, Any] | str | None:
@@ -144,7 +140,7 @@ def _print(facts: dict[str, Any]) -> None:
             f"queue {queue['queue']}: {queue['waiting']:,} wait and no worker serves it "
             f"({common.number(queue['checks'], 'check')}" + (f"; {queue['why']})" if queue["why"] else ")")
         )
-    _print_services(facts["services"])
+    running.print_services(facts["services"])
     click.echo(_said_of(facts["redis"]))
 
 
@@ -166,25 +162,6 @@ def _said_of_drops(settling: int, not_done: int, services: list[dict[str, Any]])
     return f"{drops} not yet taken: settling" + (
         f", {not_done:,} of them without a done-file" if not_done else ""
     )
-
-
-def _print_services(services: list[dict[str, Any]]) -> None:
-    if not services:
-        click.echo("no services run: start them with `etl up`")
-        return
-    elsewhere = any(one["host"] != records.host() for one in services)
-    heads = ["service", *(["host"] if elsewhere else []), "process", "up for", "restarts"]
-    rows = [
-        [
-            one["name"],
-            *([one["host"]] if elsewhere else []),
-            str(one["pid"]),
-            common.ago(one["uptime"]),
-            one["restarts"],
-        ]
-        for one in services
-    ]
-    common.print_table(heads, rows, right=heads[-3:])
 
 
 def _said_of(redis: Any) -> str:

@@ -10,7 +10,7 @@ from etl.cli import common
 @click.command("up")
 @click.option("--workers", type=click.IntRange(1, 64), help="How many; default: as in settings.yaml.")
 def command(workers: int | None) -> None:
-    """Start the embedded Redis if configured, workers and dropbox, and keep them running.
+    """Start the embedded Redis if configured and every service, and keep them running.
 
     SIGTERM or Ctrl-C stops everything in order, a second one at once. SIGHUP, or `etl reload`, starts every service
     anew with the configuration as it is then. What the services have to say goes to stderr.

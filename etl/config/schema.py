@@ -20,6 +20,7 @@ from pydantic import (
     Field,
     SecretStr,
     Tag,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -28,6 +29,8 @@ from etl.config.cleaning import Clean
 from etl.config.durations import Duration, Share, Size
 from etl.config.expecting import Expectation, one_or_many
 from etl.config.following import Callbacks, CatchAll, Hook, Mail
+from etl.config.operating import Dashboard, SwitchedDashboard, UrlOrHeartbeat
+from etl.config.scheduling import Schedule, Schedules, SwitchedSchedule
 from etl.config.strict import NAME, Names, Strict
 
 #: words that already mean something in the data tree.
@@ -63,6 +66,12 @@ class Settings(Strict):
     archive_format: Literal["gz", "zst"] = "gz"
     #: `host:port` at which the supervisor serves Prometheus metrics; without, nowhere.
     metrics: str | None = None
+    #: when the archive is made and cleared up every night; None: only when asked for.
+    clean: SwitchedSchedule = Schedule(cron="30 2 * * *")
+    #: rq-dashboard; None: nowhere.
+    dashboard: SwitchedDashboard = Dashboard()
+    #: who is told by the supervisor that everything runs.
+    heartbeat: UrlOrHeartbeat = None
 
     @field_validator("data")
     @classmethod
@@ -288,6 +297,18 @@ class Pipeline(Strict):
     #: what follows a verdict: resolved, or partial and failed.
     on_success: tuple[Hook, ...] = ()
     on_failure: tuple[Hook, ...] = ()
+    #: when its sources are pulled by the clock.
+    schedule: Schedules = ()
+
+    @field_validator("schedule")
+    @classmethod
+    def _a_schedule_has_something_to_pull(
+        cls, value: tuple[Schedule, ...], info: ValidationInfo
+    ) -> tuple[Schedule, ...]:
+        extract = info.data.get("extract")
+        if value and extract is not None and not extract.sources:
+            raise ValueError("there is nothing to pull by the clock; add extract.sources, or remove it")
+        return value
 
     @field_validator("expect")
     @classmethod

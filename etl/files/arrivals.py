@@ -11,7 +11,7 @@ import json
 import os
 import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -130,8 +130,26 @@ def publish(layout: Layout, pipeline: str, body: BinaryIO, given: str, told: Map
 def start(layout: Layout, pipeline: str, incoming: Incoming, data: bytes) -> Waiting | None:
     """Bring in a file whose id was derived, exactly once; None when it came before, wherever it is by now."""
     place = Place(pipeline=pipeline, stage=Stage.EXTRACT)
-    file = names.christen(incoming.given, incoming.file_id)
-    noted = layout.source_note(pipeline, incoming.file_id)
+
+    def written(aside: Path) -> notes.SourceNote:
+        return copy_in(io.BytesIO(data), incoming, pipeline, aside)
+
+    return _once(layout, place, names.christen(incoming.given, incoming.file_id), written)
+
+
+def request_once(
+    layout: Layout, pipeline: str, wish: Mapping[str, Any], given: str, file_id: str
+) -> Waiting | None:
+    """Write a request for an extract whose id was derived, exactly once; None when it was written before."""
+    place = Place(pipeline=pipeline, stage=Stage.EXTRACT, location=REQUESTS)
+    file = names.christen(given, file_id)
+    return _once(layout, place, file, lambda aside: _wish(aside, pipeline, wish, file))
+
+
+def _once(
+    layout: Layout, place: Place, file: names.FileName, written: Callable[[Path], notes.SourceNote]
+) -> Waiting | None:
+    noted = layout.source_note(place.pipeline, file.id)
     with outbox.stage(layout, place, str(file), 0) as staging:
         aside = staging.aside()
         if aside.exists():
@@ -141,29 +159,31 @@ def start(layout: Layout, pipeline: str, incoming: Incoming, data: bytes) -> Wai
                 aside.unlink()
         elif noted.exists():
             return None
-        note = copy_in(io.BytesIO(data), incoming, pipeline, aside)
-        return _arrive(layout, place, aside, str(file), note)
+        return _arrive(layout, place, aside, str(file), written(aside))
 
 
 def request(layout: Layout, pipeline: str, wish: Mapping[str, Any], given: str = "request.json") -> Waiting:
     """Write a durable request for an extract, to be claimed like any file."""
     place = Place(pipeline=pipeline, stage=Stage.EXTRACT, location=REQUESTS)
-    data = json.dumps(wish, indent=1).encode() + b"\n"
     file = names.christen(given, names.new_id(pipeline, time.time_ns() // 1_000_000))
-    now = time.time()
     with outbox.stage(layout, place, str(file), 0) as staging:
         aside = staging.aside()
-        disk.write(aside, data, Point.NOTE_REQUEST)
-        note = notes.SourceNote(
-            id=file.id,
-            pipeline=pipeline,
-            given=given,
-            sha256=disk.sha256(aside),
-            size=len(data),
-            mtime=now,
-            arrived=now,
-        )
-        return _arrive(layout, place, aside, str(file), note)
+        return _arrive(layout, place, aside, str(file), _wish(aside, pipeline, wish, file))
+
+
+def _wish(aside: Path, pipeline: str, wish: Mapping[str, Any], file: names.FileName) -> notes.SourceNote:
+    """Write a request aside, and give its source note (not yet written)."""
+    data, now = json.dumps(wish, indent=1).encode() + b"\n", time.time()
+    disk.write(aside, data, Point.NOTE_REQUEST)
+    return notes.SourceNote(
+        id=file.id,
+        pipeline=pipeline,
+        given=file.given,
+        sha256=disk.sha256(aside),
+        size=len(data),
+        mtime=now,
+        arrived=now,
+    )
 
 
 def _arrive(layout: Layout, place: Place, aside: Path, name: str, note: notes.SourceNote) -> Waiting:

@@ -1,7 +1,7 @@
 """How the ledger is opened: SQLite beside the data or PostgreSQL by URL, its schema made or brought up to date.
 
-Whatever the database answers with becomes `Unavailable`, never with a password in it. The recorder opens it for
-writing, verbs and metrics for reading; workers never do.
+Whatever the database answers with becomes `Unavailable`, never with a password in it. Recorder and scheduler open it
+for writing, verbs and metrics for reading; workers never do.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def for_reading(config: Config, data_id: str) -> Ledger:
 
 
 def for_writing(config: Config, data_id: str) -> Ledger:
-    """Open the ledger for the one who writes it, made or brought up to date first, or raise `Unavailable`."""
+    """Open the ledger for one who writes it, made or brought up to date first, or raise `Unavailable`."""
     ledger = _open(config)
     if ledger.path is not None:
         try:
@@ -150,8 +150,11 @@ def _closed_if_refused(ledger: Ledger) -> Iterator[None]:
         raise
 
 
-#: one step from each version to the next; the first makes everything.
-STEPS: Sequence[Callable[[sa.Connection], None]] = (tables.metadata.create_all,)
+#: one step from each version to the next; the first makes everything there is by now.
+STEPS: Sequence[Callable[[sa.Connection], None]] = (
+    tables.metadata.create_all,
+    lambda connection: tables.ticks.create(connection, checkfirst=True),
+)
 
 
 def _version(connection: sa.Connection) -> int:

@@ -173,6 +173,27 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """One moment of a schedule, and what came of it."""
+
+    schedule: str
+    #: when it was due, in seconds since 1970.
+    tick: int
+    #: the cron line and zone it belongs to.
+    plan: str
+    #: claimed or done; begun: from here on the schedule counts; ended: it was taken out of the configuration.
+    state: str
+    #: on time or caught up.
+    how: str = ""
+    #: ticks before this one that came while nobody looked, and are not made up for.
+    missed: int = 0
+    #: who claimed it.
+    owner: str = ""
+    claimed: float = 0.0
+    done: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Folder:
     """One status folder: how many files the ledger has of it, and what it looked like when it was last listed."""
 

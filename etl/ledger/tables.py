@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 #: the version these tables are; each has a step in `opening`.
-VERSION = 1
+VERSION = 2
 
 metadata = sa.MetaData()
 
@@ -219,4 +219,20 @@ totals = sa.Table(
     sa.Column("seconds", _Moment, nullable=False, server_default="0"),
     _number("rows"),
     _number("count"),
+)
+
+#: which tick of a schedule was claimed by whom: the primary key is what gives one run per tick (P20).
+ticks = sa.Table(
+    "etl_ticks",
+    metadata,
+    _word("schedule", key=True),
+    # the moment it is due, in seconds since 1970
+    _number("tick", key=True),
+    _text("plan"),
+    _text("state"),
+    _text("how"),
+    _number("missed"),
+    _text("owner"),
+    sa.Column("claimed", _Moment, nullable=False),
+    sa.Column("done", _Moment),
 )

@@ -1,7 +1,7 @@
 """What is written into the ledger: a batch of what was seen and told, all of it or nothing.
 
 Writes what it is given as often as it is given it, with the same result; counts are kept in the same transaction.
-Called by the recorder, who alone writes.
+Called by the recorder, who alone writes these tables; those of schedules are `ticks`'.
 """
 
 from __future__ import annotations

@@ -32,6 +32,16 @@ def text(answer: object) -> str:
     return answer.decode() if isinstance(answer, bytes) else str(answer)
 
 
+def schedules(data_id: str) -> str:
+    """Key of the sorted set of what runs by the clock, by the moment it is next due."""
+    return f"etl:{data_id}:schedules"
+
+
+def schedule(data_id: str, name: str) -> str:
+    """Id of the job that stands for one schedule; always the same."""
+    return f"etl-{data_id}-schedule-{name}"
+
+
 def queue_name(data_id: str, queue: str) -> str:
     """Name a queue so that two data folders can share a Redis and `rq info` still reads well."""
     return f"etl-{data_id}-{queue}"

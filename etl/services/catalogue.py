@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from importlib import import_module
 
 from etl.config.reading import Config
+from etl.services import plans
 from etl.services.service import Service
 
 
@@ -22,6 +23,8 @@ class Entry:
     factory: str
     #: it may hold jobs in hand, which get `stop_grace` when it is asked to stop.
     holds_jobs: bool = False
+    #: whether it is to run under `etl up`.
+    wanted: Callable[[Config], bool] = lambda _: True
 
 
 #: name -> entry, in the order in which they are started; they are stopped in the opposite order, so that nothing
@@ -31,7 +34,16 @@ SERVICES = {
     "dropbox": Entry(factory="etl.services.dropbox:open"),
     "recorder": Entry(factory="etl.services.recorder:open"),
     "courier": Entry(factory="etl.services.courier:open"),
+    "scheduler": Entry(factory="etl.services.scheduler:open", wanted=plans.are_wanted),
+    "dashboard": Entry(
+        factory="etl.web.dashboard:open", wanted=lambda config: config.settings.dashboard is not None
+    ),
 }
+
+
+def wanted(config: Config) -> dict[str, Entry]:
+    """Give the services that are to run together, in the order of their start."""
+    return {name: entry for name, entry in SERVICES.items() if entry.wanted(config)}
 
 
 def opened(name: str, config: Config) -> AbstractContextManager[Service]:

@@ -53,3 +53,7 @@ def begin(name: str, stream: TextIO | None = None) -> None:
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     # its warnings are about its own threads; that events are missing is said by the dropbox
     logging.getLogger("watchdog").setLevel(logging.ERROR)
+    # a browser asks for more at once than there are threads, and then waits a moment
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)
+    # it tells every URL it asks for, and in those an operator may have written a token
+    logging.getLogger("httpx").setLevel(logging.WARNING)

@@ -17,7 +17,7 @@ from etl.config import reading
 from etl.config.reading import Config
 from etl.errors import ConfigError, EtlError
 from etl.queues import connection
-from etl.services import catalogue, catch_all, child, records, seat
+from etl.services import catalogue, catch_all, child, heartbeat, records, seat
 from etl.services.child import Child
 from etl.services.orders import Orders
 
@@ -55,7 +55,9 @@ def run(config: Config, overrides: Mapping[str, str]) -> None:
             catch_all.watching(config) as caught,
             _metrics(config),
         ):
-            Supervisor(config, overrides, orders, taken, caught).run()
+            one = Supervisor(config, overrides, orders, taken, caught)
+            with heartbeat.beating(config.settings.heartbeat, one.all_run):
+                one.run()
 
 
 class Supervisor:
@@ -80,12 +82,13 @@ class Supervisor:
         #: workers for queues that nobody served, by queue.
         self._extras: dict[str, Child] = {}
         self._catch_all = caught
-        self._children = [
-            Child(
-                name, child.command(config.folder, "service", name), self._environment, _grace(config, entry)
-            )
-            for name, entry in catalogue.SERVICES.items()
-        ]
+        self._children = [self._child(config, *one) for one in catalogue.wanted(config).items()]
+        #: services that were switched off, until they have ended.
+        self._leaving: list[Child] = []
+
+    def _child(self, config: Config, name: str, entry: catalogue.Entry) -> Child:
+        command = child.command(config.folder, "service", name)
+        return Child(name, command, self._environment, _grace(config, entry))
 
     def run(self) -> None:
         """Keep the services running until asked to stop."""
@@ -99,9 +102,14 @@ class Supervisor:
         finally:
             self._stop()
 
+    def all_run(self) -> bool:
+        """Tell whether every service runs; from any thread."""
+        return all(one.pid for one in self._children)
+
     def _turn(self) -> None:
         for one in self._children:
             one.tend()
+        self._leaving = [one for one in self._leaving if not one.bury()]
         self._tend_extras()
         self._end_strays(LOOK_EVERY)
         if self._renewal and self._renewal.is_over():
@@ -127,7 +135,7 @@ class Supervisor:
 
     @property
     def _everybody(self) -> list[Child]:
-        return [*self._children, *self._extras.values()]
+        return [*self._children, *self._leaving, *self._extras.values()]
 
     def _end_strays(self, within: float) -> None:
         """End what a killed service left behind."""
@@ -152,12 +160,21 @@ class Supervisor:
         for held in (one for errors in config.broken.values() for one in errors):
             log.error("held: %s", held, extra={"event": "pipeline_held"})
         log.info("reload: every service is started anew, one after the other", extra={"event": "reload"})
-        for one in self._children:
-            one.grace = _grace(config, catalogue.SERVICES[one.name])
+        self._switch(config)
         for one in self._extras.values():  # one that is still needed is started again
             one.ask_to_leave()
         self._catch_all.follow(config)
         self._renewal = _Renewal(self._children, config)
+
+    def _switch(self, config: Config) -> None:
+        """Have those services as children that are wanted now; new ones begin with the next turn."""
+        wanted, known = catalogue.wanted(config), {one.name: one for one in self._children}
+        for name in known.keys() - wanted.keys():
+            known[name].ask_to_leave()
+            self._leaving.append(known[name])
+        self._children = [known.get(name) or self._child(config, name, one) for name, one in wanted.items()]
+        for one in self._children:
+            one.grace = _grace(config, wanted[one.name])
 
     def _must_be_the_same(self, config: Config) -> None:
         """Refuse what cannot change under running services."""

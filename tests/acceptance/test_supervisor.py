@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from etl.config import reading
 from etl.queues import connection, embedded
 from etl.services import catalogue, records
 from tests.queue_helpers import EMBEDDED, kill, lives, wait_until
@@ -68,7 +69,8 @@ def rows(road: Road) -> int:
 
 def started(running: Up) -> dict[str, int]:
     """Wait until every service shows, and give their process ids."""
-    return {name: running.pid(name) for name in ("supervisor", *catalogue.SERVICES)}
+    wanted = catalogue.wanted(reading.read(running.road.root / "config"))
+    return {name: running.pid(name) for name in ("supervisor", *wanted)}
 
 
 # --- starting and seeing ------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import etl
-from etl.cli import edge, status
+from etl.cli import edge, running
 from etl.files import moves, survey
 from etl.ledger import opening, queries
 from etl.model import Status
@@ -110,7 +110,7 @@ def _leave_about(road: Road) -> None:
 def unmoved(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have no clock in what is printed."""
     monkeypatch.setattr(survey, "age", lambda moment: moment)
-    monkeypatch.setattr(status, "_services", lambda config: [])
+    monkeypatch.setattr(running, "facts", lambda config: [])
 
 
 @pytest.fixture
