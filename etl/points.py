@@ -59,6 +59,7 @@ class Point(StrEnum):
     FOLLOW = "follow"
     LOG = "log"
     NEWS = "news"
+    NOTICED = "noticed"
 
 
 #: what to do where, set by tests only: `claim:before` or `claim:after` ends the process there, `*` stands for every

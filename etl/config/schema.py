@@ -25,7 +25,8 @@ from pydantic import (
 )
 
 from etl.config.durations import Duration, Share, Size
-from etl.config.following import Callbacks, CatchAll, Hook, Mail
+from etl.config.following import Callbacks, CatchAll, Hook
+from etl.config.noticing import Mail, Notices, PipelineMail
 from etl.config.strict import NAME, Names, Strict
 
 #: words that already mean something in the data tree.
@@ -55,6 +56,9 @@ class Settings(Strict):
     callbacks: Callbacks = Callbacks()
     #: who is told by mail; without, notices are only logged.
     mail: Mail | None = None
+    notices: Notices = Notices()
+    #: which installation this is, in the subject of notices: `prod`.
+    name: str = ""
     #: `host:port` at which the supervisor serves Prometheus metrics; without, nowhere.
     metrics: str | None = None
 
@@ -63,6 +67,13 @@ class Settings(Strict):
     def _data_is_a_folder_of_its_own(cls, value: Path) -> Path:
         if value == Path():
             raise ValueError("name a folder of its own, for example data")
+        return value
+
+    @field_validator("name")
+    @classmethod
+    def _name_is_a_word_or_two(cls, value: str) -> str:
+        if len(value) > 40 or not value.isprintable():
+            raise ValueError("write a word or two, at most 40 characters, for example prod")
         return value
 
     @field_validator("redis")
@@ -274,6 +285,8 @@ class Pipeline(Strict):
     load: Load
     #: fields whose values are kept out of reasons.
     redact: Names = ()
+    #: who hears of this pipeline, in place of those in settings.yaml.
+    mail: PipelineMail | None = None
     #: types of messages that come here, each with its handler; an empty one means the pipeline's own.
     types: Mapping[str, str | None] = Field(default_factory=dict)
     #: what follows a verdict: resolved, or partial and failed.

@@ -1,0 +1,69 @@
+"""What an operator may write about who is told: mails, the webhook, and how often.
+
+Shapes and defaults only, as in `schema`, which puts them in their places.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pydantic import Field, SecretStr, field_validator
+
+from etl.config.durations import Duration
+from etl.config.strict import Names, Strict
+
+
+def _addresses(value: tuple[str, ...]) -> tuple[str, ...]:
+    for one in value:
+        if not re.fullmatch(r"[^\s,;@<>]+@[^\s,;@<>]+", one):
+            raise ValueError(f"{one!r} is no address; write one per entry, for example ops@example.com")
+    return value
+
+
+class Mail(Strict):
+    """Where notices go."""
+
+    smtp: SecretStr
+    sender: str = Field(alias="from", min_length=3)
+    to: Names = Field(min_length=1)
+    #: whether mails may quote the values of bad fields.
+    values: bool = False
+
+    @field_validator("to")
+    @classmethod
+    def _are_addresses(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return _addresses(value)
+
+    @field_validator("smtp")
+    @classmethod
+    def _is_a_server(cls, value: SecretStr) -> SecretStr:
+        if not re.match(r"smtps?://.", value.get_secret_value()):
+            raise ValueError("write a URL that starts with smtp:// or smtps://")
+        return value
+
+
+class PipelineMail(Strict):
+    """Who hears of one pipeline."""
+
+    to: Names = Field(min_length=1)
+
+    @field_validator("to")
+    @classmethod
+    def _are_addresses(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return _addresses(value)
+
+
+class Notices(Strict):
+    """How often people are told, and where else than by mail."""
+
+    #: at most one digest in so long; every failure is told within it.
+    window: Duration = Field(default="15m", gt=0)  # type: ignore[assignment]
+    #: a URL that takes Slack-compatible JSON; may carry a token, so it stays out of `repr`.
+    webhook: SecretStr | None = None
+
+    @field_validator("webhook")
+    @classmethod
+    def _is_a_url(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and not re.match(r"https?://[^/\s@]+(/\S*)?$", value.get_secret_value()):
+            raise ValueError("write a URL that starts with https:// or http://, without a user in it")
+        return value
