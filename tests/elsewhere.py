@@ -6,5 +6,6 @@ from etl.points import Point
 
 ELSEWHERE: dict[Point, str] = {
     Point.NEWS: "unit/test_news.py",
+    Point.NOTICED: "integration/test_notices.py",
 }
 ON_THE_ROAD = [point for point in Point if point not in ELSEWHERE]

@@ -6,6 +6,7 @@ Shapes and defaults only, as in `schema`, which puts them in their places.
 from __future__ import annotations
 
 import re
+from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator
 
@@ -39,6 +40,12 @@ class Mail(Strict):
     def _is_a_server(cls, value: SecretStr) -> SecretStr:
         if not re.match(r"smtps?://.", value.get_secret_value()):
             raise ValueError("write a URL that starts with smtp:// or smtps://")
+        try:
+            readable = urlsplit(value.get_secret_value()).port != 0
+        except ValueError:  # its words may hold a part of the password
+            readable = False
+        if not readable:
+            raise ValueError("cannot be read: in a user or password write @ as %40, : as %3A, / as %2F")
         return value
 
 

@@ -9,38 +9,18 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from etl import disk, points
-from etl.files.layout import Layout
+from etl import points
 from etl.points import Point
 
 #: seconds for which what is told and gone is remembered: put back into failed/ by hand it is no news.
 KEEP = 7 * 86_400.0
-
-_TABLES = """
-CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE failure(
-    pipeline TEXT NOT NULL, place TEXT NOT NULL, name BLOB NOT NULL, stamp TEXT NOT NULL, word TEXT NOT NULL,
-    moved REAL NOT NULL, at REAL NOT NULL, seen REAL NOT NULL, gone REAL NOT NULL DEFAULT 0,
-    told INTEGER NOT NULL DEFAULT 0, urgency TEXT NOT NULL, held INTEGER NOT NULL, of INTEGER NOT NULL,
-    PRIMARY KEY (place, name, stamp, word)) WITHOUT ROWID;
-CREATE INDEX untold ON failure(pipeline, word) WHERE told = 0;
-CREATE INDEX of_word ON failure(word, gone);
-CREATE TABLE cause(
-    word TEXT PRIMARY KEY, pipeline TEXT NOT NULL, place TEXT NOT NULL, cause TEXT NOT NULL,
-    open INTEGER NOT NULL DEFAULT 0, gone REAL NOT NULL DEFAULT 0) WITHOUT ROWID;
-CREATE TABLE mail(
-    number INTEGER PRIMARY KEY, audience TEXT NOT NULL, at REAL NOT NULL, at_once INTEGER NOT NULL,
-    items TEXT NOT NULL);
-CREATE TABLE away(place TEXT PRIMARY KEY, since REAL NOT NULL) WITHOUT ROWID;
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +97,7 @@ class Noticed:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        with _as_os_error(self.path):
+        with as_os_error(self.path):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
@@ -129,7 +109,7 @@ class Noticed:
                 raise
 
     def _ask(self, question: str, *values: Any) -> list[tuple[Any, ...]]:
-        with _as_os_error(self.path):
+        with as_os_error(self.path):
             return self._connection.execute(question, values).fetchall()
 
     def close(self) -> None:
@@ -210,15 +190,17 @@ class Noticed:
 
     def pending(self, pipelines: Sequence[str], settled: float) -> Pending:
         """Tell since when something waits to be told of these pipelines; recovered counts if before `settled`."""
-        among = _marks(pipelines)
+        among = json.dumps(pipelines)
         ((fresh, known),) = self._ask(
             "SELECT min(CASE WHEN NOT open THEN seen END), min(CASE WHEN open THEN seen END) "
-            f"FROM failure JOIN cause USING (word) WHERE told = 0 AND failure.pipeline IN ({among})",
-            *pipelines,
+            "FROM failure JOIN cause USING (word) "
+            "WHERE told = 0 AND failure.pipeline IN (SELECT value FROM json_each(?))",
+            among,
         )
         ((recovered,),) = self._ask(
-            f"SELECT min(gone) FROM cause WHERE open AND gone > 0 AND gone < ? AND pipeline IN ({among})",
-            *(settled, *pipelines),
+            "SELECT min(gone) FROM cause WHERE open AND gone > 0 AND gone < ? "
+            "AND pipeline IN (SELECT value FROM json_each(?))",
+            *(settled, among),
         )
         return Pending(fresh=fresh or 0.0, known=known or 0.0, recovered=recovered or 0.0)
 
@@ -228,9 +210,9 @@ class Noticed:
             "SELECT word, cause.place, cause, sum(told = 0), sum(failure.gone = 0), min(at), max(at), "
             "group_concat(DISTINCT CASE WHEN told = 0 THEN urgency END), sum((told = 0) * held), "
             "sum((told = 0) * of) FROM cause JOIN failure USING (word) WHERE word IN "
-            f"(SELECT word FROM failure WHERE told = 0 AND pipeline IN ({_marks(pipelines)})) "
+            "(SELECT word FROM failure WHERE told = 0 AND pipeline IN (SELECT value FROM json_each(?))) "
             "AND (told = 0 OR failure.gone = 0) GROUP BY word",
-            *pipelines,
+            json.dumps(pipelines),
         )
         fields = ("word", "place", "cause", "new", "total", "first", "last", "urgency", "held", "of")
         told = [dict(zip(fields, row, strict=True)) for row in rows]
@@ -248,8 +230,8 @@ class Noticed:
             (word, place, cause)
             for word, place, cause in self._ask(
                 "SELECT word, place, cause FROM cause WHERE open AND gone > 0 AND gone < ? "
-                f"AND pipeline IN ({_marks(pipelines)}) ORDER BY place, cause",
-                *(settled, *pipelines),
+                "AND pipeline IN (SELECT value FROM json_each(?)) ORDER BY place, cause",
+                *(settled, json.dumps(pipelines)),
             )
         ]
 
@@ -257,8 +239,8 @@ class Noticed:
         """Count the files to be told of that lay there before this memory was made."""
         ((count,),) = self._ask(
             "SELECT count(DISTINCT place || '/' || hex(name)) FROM failure WHERE told = 0 AND at < ? "
-            f"AND pipeline IN ({_marks(pipelines)})",
-            *(self.since - 1, *pipelines),  # reasons tell whole seconds
+            "AND pipeline IN (SELECT value FROM json_each(?))",
+            *(self.since - 1, json.dumps(pipelines)),  # reasons tell whole seconds
         )
         return int(count)
 
@@ -266,8 +248,8 @@ class Noticed:
         """Add up the failures that nobody was told of; one with two causes counts once."""
         ((files, whole, held, of),) = self._ask(
             "SELECT count(*), sum(held = 0), sum(held), sum(of) FROM (SELECT DISTINCT place, name, stamp, held, of "
-            f"FROM failure WHERE told = 0 AND pipeline IN ({_marks(pipelines)}))",
-            *pipelines,
+            "FROM failure WHERE told = 0 AND pipeline IN (SELECT value FROM json_each(?)))",
+            json.dumps(pipelines),
         )
         return Sums(files=files, whole=whole or 0, held=held or 0, of=of or 0)
 
@@ -287,7 +269,7 @@ class Noticed:
 
     def tell(self, mail: Mapping[str, Any], pipelines: Sequence[str], recovered: Iterable[str]) -> None:
         """Take down a mail together with all it tells; what is told of these pipelines is told by it."""
-        among, number, now = _marks(pipelines), mail["number"], mail["at"]
+        among, number, now = json.dumps(pipelines), mail["number"], mail["at"]
         with self._writing() as to:
             to.execute(
                 "INSERT INTO mail(number, audience, at, at_once, items) VALUES (?,?,?,?,?)",
@@ -298,11 +280,12 @@ class Noticed:
             )
             to.execute(
                 "UPDATE cause SET open = 1 WHERE word IN (SELECT word FROM failure WHERE told = 0 "
-                f"AND gone = 0 AND pipeline IN ({among}))",
-                pipelines,
+                "AND gone = 0 AND pipeline IN (SELECT value FROM json_each(?)))",
+                (among,),
             )
             to.execute(
-                f"UPDATE failure SET told = ? WHERE told = 0 AND pipeline IN ({among})", (number, *pipelines)
+                "UPDATE failure SET told = ? WHERE told = 0 AND pipeline IN (SELECT value FROM json_each(?))",
+                (number, among),
             )
             to.execute("DELETE FROM failure WHERE told > 0 AND gone > 0 AND gone < ?", (now - KEEP,))
             to.execute("DELETE FROM cause WHERE NOT open AND word NOT IN (SELECT word FROM failure)")
@@ -321,62 +304,20 @@ class Noticed:
 
 def _count_out(to: sqlite3.Connection, place: str, now: float) -> None:
     """Mark the causes of a place of which nothing is left since now, and those of which something is there again."""
-    there = "EXISTS (SELECT 1 FROM failure WHERE failure.word = cause.word AND failure.gone = 0)"
-    to.execute(f"UPDATE cause SET gone = ? WHERE place = ? AND gone = 0 AND NOT {there}", (now, place))
-    to.execute(f"UPDATE cause SET gone = 0 WHERE place = ? AND gone > 0 AND {there}", (place,))
-
-
-def _marks(values: Sequence[Any]) -> str:
-    return ",".join("?" * len(values))
-
-
-def folder(layout: Layout) -> Path:
-    """Where the memory and its lock lie."""
-    return layout.own / "notices"
-
-
-def lock(layout: Layout) -> disk.Lock | None:
-    """Become the one who watches; None while another does."""
-    disk.make_folder(folder(layout))
-    return disk.lock_path(folder(layout) / "lock")
-
-
-def load(layout: Layout, now: float) -> Noticed:
-    """Open the memory, made anew where it is lost or damaged; the caller holds the lock."""
-    path = folder(layout) / "noticed.db"
-    with suppress(sqlite3.DatabaseError):
-        return _opened(path, now)
-    with points.effect(Point.NOTICED):
-        # whoever wants to know how it broke finds it; its journal would be played into the new one
-        path.replace(path.with_suffix(".damaged"))
-        path.with_name(f"{path.name}-journal").unlink(missing_ok=True)
-    return _opened(path, now)
-
-
-def _opened(path: Path, now: float) -> Noticed:
-    with _as_os_error(path):
-        connection = sqlite3.connect(path, isolation_level=None, timeout=10)
-        try:
-            connection.execute("PRAGMA synchronous = FULL")
-            (check,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-            if check != "ok":
-                raise sqlite3.DatabaseError(check)  # noqa: TRY301
-            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
-                _make(connection, now)
-            return Noticed(path, connection)
-        except BaseException:
-            connection.close()
-            raise
-
-
-def _make(connection: sqlite3.Connection, now: float) -> None:
-    facts = f"('token', '{secrets.token_hex(4)}'), ('since', '{now!r}')"
-    with points.effect(Point.NOTICED):
-        connection.executescript(f"BEGIN; {_TABLES} INSERT INTO meta VALUES {facts}; COMMIT;")
+    to.execute(
+        "UPDATE cause SET gone = ? WHERE place = ? AND gone = 0 "
+        "AND word NOT IN (SELECT word FROM failure WHERE place = ? AND gone = 0)",
+        (now, place, place),
+    )
+    to.execute(
+        "UPDATE cause SET gone = 0 WHERE place = ? AND gone > 0 "
+        "AND word IN (SELECT word FROM failure WHERE place = ? AND gone = 0)",
+        (place, place),
+    )
 
 
 @contextmanager
-def _as_os_error(path: Path) -> Iterator[None]:
+def as_os_error(path: Path) -> Iterator[None]:
     """Have a disk that is full or broken answer as it does everywhere else."""
     try:
         yield

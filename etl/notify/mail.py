@@ -9,6 +9,7 @@ from __future__ import annotations
 import smtplib
 import ssl
 from dataclasses import dataclass
+from email import policy
 from email.message import EmailMessage
 from email.utils import formatdate
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -46,7 +47,12 @@ def send(mail: Mail, letter: Letter) -> Answer:
         return _answer(max(code for code, _ in error.recipients.values()), "no recipient is accepted")
     except smtplib.SMTPResponseException as error:
         return _answer(error.smtp_code, f"the mail server answers {error.smtp_code}")
-    except (smtplib.SMTPException, OSError, ValueError) as error:
+    except ValueError as error:  # its words may hold a part of the password
+        said = (
+            f"not mailed: {type(error).__name__}: see mail.smtp and mail.from in settings.yaml (ASCII only)"
+        )
+        return Answer(state=answer.WAITING, said=said, target="mail")
+    except (smtplib.SMTPException, OSError) as error:
         return Answer(
             state=answer.WAITING, said=f"not mailed: {type(error).__name__}: {error}", target="mail"
         )
@@ -55,7 +61,8 @@ def send(mail: Mail, letter: Letter) -> Answer:
 
 
 def _message(mail: Mail, letter: Letter) -> EmailMessage:
-    message = EmailMessage()
+    # a subject stays on one line
+    message = EmailMessage(policy=policy.default.clone(max_line_length=LONGEST + 50))
     # one line each: what a file or an operator is called must not begin another header
     message["Subject"] = _sendable(" ".join(letter.subject.split())[:LONGEST])
     message["From"] = mail.sender

@@ -92,8 +92,9 @@ def shown(text: object) -> str:
 
 def sample(app: App, place: Place, name: str) -> Sample:
     """Tell one file of a cause by its reason, as far as it is still there."""
-    facts = _facts(app, place, name)
-    keep = _shows_values(app, place.pipeline)
+    facts, values = _facts(app, place, name), _shows_values(app, place.pipeline)
+    # what is no field's own may hold any field
+    keep = values and not app.pipeline(place.pipeline).spec.redact
     held, of = _held(place, name, facts)
     said = reasons.summary(facts) if facts else ""
     if of:
@@ -107,18 +108,17 @@ def sample(app: App, place: Place, name: str) -> Sample:
         file=shown(name),
         summary=shown(said),
         next=shown(after if keep else causes.plain(after)),
-        troubles=tuple(_trouble(app, place.pipeline, one, keep) for one in troubles[:MOST_TROUBLES]),
+        troubles=tuple(_trouble(app, place.pipeline, one, values) for one in troubles[:MOST_TROUBLES]),
     )
 
 
-def _trouble(app: App, pipeline: str, one: Mapping[str, Any], keep: bool) -> str:
+def _trouble(app: App, pipeline: str, one: Mapping[str, Any], values: bool) -> str:
     redacted = app.pipeline(pipeline).spec.redact
-    # a handler's own words may hold any field; those about a field hold that field
     hidden = redacted and one.get("field", "") in ("", *redacted)
     cause = str(one.get("cause", ""))
     where = [f"line {one['line']}"] if "line" in one else []
     where += [str(one["field"])] if "field" in one else []
-    said = cause if keep and not hidden else causes.plain(cause)
+    said = cause if values and not hidden else causes.plain(cause)
     return shown(f"{', '.join(where)}: {said}" if where else said)
 
 

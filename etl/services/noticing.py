@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from etl import disk
 from etl.app import App
 from etl.errors import EtlError
-from etl.files import away, names, news, noticed, survey
+from etl.files import away, names, news, noticed_opening, survey
 from etl.files.news import News
 from etl.files.noticed import Noticed
 from etl.model import Place, Status, Urgency
@@ -87,7 +87,7 @@ class Watch:
 
     def _watch(self, now: float) -> None:
         if self._open is None:
-            lock = noticed.lock(self._app.layout)
+            lock = noticed_opening.lock(self._app.layout)
             if lock is None:
                 return  # another does
             self._open = self._opened(lock, now)
@@ -104,7 +104,7 @@ class Watch:
 
     def _opened(self, lock: disk.Lock, now: float) -> _Open:
         try:
-            memory = noticed.load(self._app.layout, now)
+            memory = noticed_opening.load(self._app.layout, now)
         except BaseException:
             lock.release()
             raise
