@@ -380,7 +380,7 @@ def test_a_disk_that_refuses_delays_the_notice(tmp_path: Path, inbox: Inbox, at:
 
 # --- what it says ------------------------------------------------------------------------------------------
 
-HOSTILE = "x\r\nBcc: evil@example.com\r\n\r\n<script>alert(1)</script>{{ 7*7 }}{% raw %}"
+HOSTILE = "x\r\nBcc: evil@example.com\r\n\r\n<script>alert(1)</script>{{ 7919*7907 }}{% raw %}"
 
 
 def test_names_and_data_are_told_as_they_are_and_add_neither_headers_nor_markup(
@@ -390,9 +390,9 @@ def test_names_and_data_are_told_as_they_are_and_add_neither_headers_nor_markup(
     reason = Reason(
         summary=f"{HOSTILE} is wrong",
         next=HOSTILE,
-        where=(Trouble(line=1, field=f"f{{{{ 7*7 }}}}<b>{HOSTILE}", cause=HOSTILE),),
+        where=(Trouble(line=1, field=f"f{{{{ 7919*7907 }}}}<b>{HOSTILE}", cause=HOSTILE),),
     )
-    fail(road, TRANSFORM, reason, given="a\r\nBcc: evil@example.com <img src=x>{{ 7*7 }}.csv")
+    fail(road, TRANSFORM, reason, given="a\r\nBcc: evil@example.com <img src=x>{{ 7919*7907 }}.csv")
     news.put(road.layout, News(pipeline="prices", key="k", kind=HOSTILE, text=HOSTILE, at=clock.now))
     turns(road, clock, 3)
     (mail,) = inbox.mails
@@ -404,12 +404,12 @@ def test_names_and_data_are_told_as_they_are_and_add_neither_headers_nor_markup(
     }
     text, html = body(mail, "plain"), body(mail, "html")
     assert (
-        "Bcc: evil@example.com <img src=x>{{ 7*7 }}" in text
-        and "<script>alert(1)</script>{{ 7*7 }}{% raw %}" in text
+        "Bcc: evil@example.com <img src=x>{{ 7919*7907 }}" in text
+        and "<script>alert(1)</script>{{ 7919*7907 }}{% raw %}" in text
     )
     assert "<script" not in html and "<img" not in html and "<b>" not in html
-    assert "&lt;script&gt;alert(1)&lt;/script&gt;{{ 7*7 }}{% raw %}" in html
-    assert "49" not in text.replace("etl --config", "")
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;{{ 7919*7907 }}{% raw %}" in html
+    assert "62615533" not in text + html + mail["Subject"]
 
 
 def test_the_subject_and_the_first_line_answer_at_three_in_the_morning(tmp_path: Path, inbox: Inbox) -> None:
@@ -631,7 +631,7 @@ def test_a_login_goes_over_an_encrypted_connection_only(
 
     def login(server: Any, session: Any, envelope: Any, mechanism: str, data: Any) -> Any:
         asked.append((session.ssl is not None, data.login.decode(), data.password.decode()))
-        return AuthResult(success=data.password == "s3cret/@".encode())
+        return AuthResult(success=data.password == b"s3cret/@")
 
     inbox = Inbox(port=free_port())
     smtp = f"smtp://etl:${{SMTP_PASSWORD}}@localhost:{inbox.port}"
