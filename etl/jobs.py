@@ -12,6 +12,7 @@ from etl import app
 from etl.errors import Final
 from etl.files.layout import REQUESTS
 from etl.model import Place, Resolved, Seen, Stage, Waiting
+from etl.stages import clean as cleaning
 from etl.stages import run
 
 
@@ -33,6 +34,11 @@ def transform(*, pipeline: str, name: str, seen: Sequence[int] | None = None) ->
 def load(*, pipeline: str, name: str, location: str = "", seen: Sequence[int] | None = None) -> int:
     """Load a unit file into every location, or into one; the count is the number of inserts made."""
     return _work(Place(pipeline=pipeline, stage=Stage.LOAD, location=location), name, seen)
+
+
+def clean() -> int:
+    """Archive and remove what has come to rest; the count is the number of archives built."""
+    return cleaning.job(app.current())
 
 
 def _work(place: Place, name: str, seen: Sequence[int] | None) -> int:

@@ -60,6 +60,15 @@ class Point(StrEnum):
     LOG = "log"
     NEWS = "news"
     NOTICED = "noticed"
+    CLEAN_ASK = "clean-ask"
+    CLEAN_PLAN = "clean-plan"
+    CLEAN_REMOVE = "clean-remove"
+    CLEAN_NOTE = "clean-note"
+    CLEAN_END = "clean-end"
+    ARCHIVE_WRITE = "archive-write"
+    ARCHIVE_MANIFEST = "archive-manifest"
+    ARCHIVE_COMMIT = "archive-commit"
+    ARCHIVE_EXPIRE = "archive-expire"
 
 
 #: what to do where, set by tests only: `claim:before` or `claim:after` ends the process there, `*` stands for every

@@ -73,6 +73,20 @@ def time_up(seconds: int) -> TimeUp:
     return TimeUp(f"the time limit of {seconds} seconds has passed")
 
 
+_stops = False
+
+
+def stop_soon() -> None:
+    """Have a long job know that its process was asked to stop, from a signal's handler."""
+    global _stops  # noqa: PLW0603 - one process, one answer
+    _stops = True
+
+
+def is_stopping() -> bool:
+    """Tell whether this process was asked to stop: what comes in parts ends after the one in hand."""
+    return _stops
+
+
 # --- parents -----------------------------------------------------------------------------------------------
 
 

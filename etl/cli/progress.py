@@ -1,4 +1,4 @@
-"""The progress bar of `etl run`: files left, rows, units, rows per second, held back.
+"""The progress bar of `etl run` and `etl clean`: files left, rows, units, rows per second, held back; bytes read.
 
 Redraws when it is told something, without a thread, so that workers can be forked at any moment; says nothing
 where nobody looks.
@@ -36,6 +36,10 @@ class Bar:
         for number, path in enumerate(paths, 1):
             self._draw(f"copying in {number}/{len(paths)}", total=None)
             yield path
+
+    def read(self, bytes_: int, total: int, words: str) -> None:
+        """Show how much was read of how much there is, as far as that is known."""
+        self._draw(words, total=max(total, bytes_) or None, completed=bytes_)
 
     def update(self, done: model.Progress, left: int, due: float, why: str) -> None:
         """Show what was done and what is left; `due` is when the next file that was put off is tried again.

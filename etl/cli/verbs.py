@@ -26,6 +26,7 @@ VERBS = {
     "pause": ("Daily", "begin nothing more of a pipeline or a stage"),
     "resume": ("Daily", "go on with what was paused"),
     "drain": ("Daily", "take nothing new in, and wait until what is on its way has ended"),
+    "clean": ("Daily", "archive and remove what has come to rest"),
     "init": ("Set-up", "write a commented starter configuration"),
     "check": ("Set-up", "try everything that can be set up wrong, and say what to do"),
     "notify": ("Set-up", "who is told of what; --test tells each of them something now"),

@@ -67,6 +67,12 @@ class Config:
         """Give the data folder as an absolute path."""
         return self.root / self.settings.data
 
+    @property
+    def archive(self) -> Path:
+        """Give the folder of the archives as an absolute path."""
+        chosen = self.settings.archive
+        return self.root / chosen if chosen is not None else self.data / "archive"
+
     def pipeline(self, name: str) -> PipelineConfig:
         """Give a pipeline by name, or raise ConfigError with its own errors or the near name."""
         if name in self.pipelines:

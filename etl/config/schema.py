@@ -24,6 +24,7 @@ from pydantic import (
     model_validator,
 )
 
+from etl.config.cleaning import Clean
 from etl.config.durations import Duration, Share, Size
 from etl.config.following import Callbacks, CatchAll, Hook
 from etl.config.noticing import Mail, Notices, PipelineMail
@@ -59,6 +60,10 @@ class Settings(Strict):
     notices: Notices = Notices()
     #: which installation this is, in the subject of notices: `prod`.
     name: str = ""
+    #: where clean puts what it archives; without, in the data folder.
+    archive: Path | None = None
+    #: how archives are packed; `zst` needs the extra `zst`.
+    archive_format: Literal["gz", "zst"] = "gz"
     #: `host:port` at which the supervisor serves Prometheus metrics; without, nowhere.
     metrics: str | None = None
 
@@ -283,6 +288,7 @@ class Pipeline(Strict):
     extract: Extract = Extract()
     transform: Transform
     load: Load
+    clean: Clean = Clean()
     #: fields whose values are kept out of reasons.
     redact: Names = ()
     #: who hears of this pipeline, in place of those in settings.yaml.

@@ -20,8 +20,8 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
 
-def _one_or_many(value: Any) -> Any:
+def one_or_many(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-Names = Annotated[tuple[str, ...], BeforeValidator(_one_or_many)]
+Names = Annotated[tuple[str, ...], BeforeValidator(one_or_many)]

@@ -12,7 +12,9 @@ from typing import Any, Protocol
 from etl.model import Place, Progress
 
 #: the only functions a job may name; their dotted paths are a public contract.
-ALLOWED = frozenset({"etl.jobs.extract", "etl.jobs.transform", "etl.jobs.load", "etl.jobs.pull"})
+ALLOWED = frozenset(
+    {"etl.jobs.extract", "etl.jobs.transform", "etl.jobs.load", "etl.jobs.pull", "etl.jobs.clean"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -124,6 +124,7 @@ class Worker(SimpleWorker):
     def request_stop(self, signum: int, frame: FrameType | None) -> None:
         """Stop after the job in hand, or at once while waiting for one."""
         self._stop_requested = True
+        process.stop_soon()
         if self._waits_for_jobs:
             raise StopRequested
 

@@ -22,7 +22,7 @@ from etl.model import Place, Status, Waiting
 from etl.queues import connection, enqueue
 from etl.queues.queue import Identity
 from etl.services.doorkeeper import Doorkeeper
-from etl.stages import pauses, serial
+from etl.stages import clean, pauses, serial
 
 log = logging.getLogger(__name__)
 
@@ -98,10 +98,16 @@ class Mender:
         try:
             connection.revive(config.settings.redis, config.data)
             self.mend(config.pipelines)
+            self._ask_again()
         except (Unavailable, OSError) as error:
             log.warning("the scan is put off: %s", error, extra={"event": "scan_put_off"})
             return False
         return True
+
+    def _ask_again(self) -> None:
+        """Have a job made for a clean that was asked for and whose job was lost."""
+        if clean.asked(self._app.layout) and clean.work(self._app).identity not in self._asks():
+            clean.announce(self._app)
 
     def _restored(self, place: Place) -> list[str]:
         """Finish and bring back what the dead left at a place, and give the names that wait there."""

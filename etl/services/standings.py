@@ -80,6 +80,9 @@ def _key(one: Delivery) -> Delivered:
 
 def _standing(app: App, known: Delivery, files: Sequence[File], told: verdicts.Verdicts) -> writes.Standing:
     last = told.last
+    if last is None and known.verdict_number and not known.open:
+        # its notes left with it: what was said of it last is so
+        return writes.Standing(delivery=replace(known, judged=True))
     now = _counted(app, known, files) if files else replace(known, judged=True)
     if not files and last is not None:  # all of it has left the road; what was said of it last is so
         now = replace(now, verdict=last.verdict)
@@ -90,6 +93,11 @@ def _standing(app: App, known: Delivery, files: Sequence[File], told: verdicts.V
     if files and not known.open:
         # of what is between two folders there is no verdict yet, and nobody may touch it again
         now = replace(now, judged=last is not None and last.verdict == now.verdict)
+    if last is not None and now.judged:
+        # what of it was archived is in no folder, and counts all the same
+        now = replace(
+            now, rows=last.rows, units=last.units, held_back=last.held_back, loaded=dict(last.loaded)
+        )
     return writes.Standing(
         delivery=now,
         verdicts=[_verdict(known, record) for record in told.records],

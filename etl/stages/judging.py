@@ -43,7 +43,7 @@ def judge(app: App, pipeline: str, file_id: str) -> Record | None:
         record = _record(app, delivery, last)
         if last is not None and record.same(last):
             return None
-        if last is not None or delivery.note.arrived >= verdicts.since(layout):
+        if _is_told(app, delivery, first=last is None):
             for item in _follow_ups(app, delivery, record):
                 spool.put(layout, item)
         verdicts.add(layout, pipeline, file_id, record)
@@ -52,6 +52,17 @@ def judge(app: App, pipeline: str, file_id: str) -> Record | None:
         "%s: %s is %s%s", pipeline, delivery.note.given, record.verdict, told, extra={"event": "verdict"}
     )
     return record
+
+
+def is_followed(app: App, delivery: Delivery, *, first: bool) -> bool:
+    """Tell whether anything would follow the verdict of a delivery, its first or a later one, if it were given now."""
+    note, hooks = delivery.note, getattr(app.pipeline(delivery.note.pipeline).spec, EVENTS[delivery.verdict])
+    return _is_told(app, delivery, first=first) and bool(hooks or note.headers.get(CALLBACK))
+
+
+def _is_told(app: App, delivery: Delivery, *, first: bool) -> bool:
+    """Tell whether hooks are for this delivery: those of a time before there were verdicts are followed by none."""
+    return not first or delivery.note.arrived >= verdicts.since(app.layout)
 
 
 def _record(app: App, delivery: Delivery, last: Record | None) -> Record:
