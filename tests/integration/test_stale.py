@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,6 +14,7 @@ import pytest
 import yaml
 
 from etl import points
+from etl.cli import edge
 from etl.files import names, notes, spool
 from etl.model import Place, Stage, Status
 from etl.points import Point
@@ -27,6 +26,7 @@ from tests.integration.test_notices import (
     TRANSFORM,
     WAREHOUSE,
     Clock,
+    _no_rest,  # noqa: F401 - a fixture
     fail,
     killed,
     project,
@@ -92,8 +92,7 @@ def test_a_tree_of_stale_files_is_one_mail_in_groups_with_what_to_do(tmp_path: P
     assert "of today" not in text and "old-but-just" not in text and "delayed" not in text
     commands = [line.strip() for line in text.splitlines() if line.strip().startswith("etl --config")]
     for line in set(commands):
-        etl = [sys.executable, "-m", "etl", *shlex.split(line)[1:]]
-        assert subprocess.run(etl, capture_output=True, cwd=tmp_path).returncode == 0, line
+        assert edge.run(shlex.split(line)[1:]) == 0, line
     assert "of its pipeline" in payload["html"]
 
 
