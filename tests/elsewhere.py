@@ -7,5 +7,14 @@ from etl.points import Point
 ELSEWHERE: dict[Point, str] = {
     Point.NEWS: "unit/test_news.py",
     Point.NOTICED: "integration/test_notices.py",
+    Point.CLEAN_ASK: "acceptance/test_clean_crashes.py",
+    Point.CLEAN_PLAN: "acceptance/test_clean_crashes.py",
+    Point.CLEAN_REMOVE: "acceptance/test_clean_crashes.py",
+    Point.CLEAN_NOTE: "acceptance/test_clean_crashes.py",
+    Point.CLEAN_END: "acceptance/test_clean_crashes.py",
+    Point.ARCHIVE_WRITE: "acceptance/test_clean_crashes.py",
+    Point.ARCHIVE_MANIFEST: "acceptance/test_clean_crashes.py",
+    Point.ARCHIVE_COMMIT: "acceptance/test_clean_crashes.py",
+    Point.ARCHIVE_EXPIRE: "acceptance/test_clean_crashes.py",
 }
 ON_THE_ROAD = [point for point in Point if point not in ELSEWHERE]

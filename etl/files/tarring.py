@@ -20,6 +20,8 @@ from etl.errors import ConfigError, Final
 
 #: bytes of a block that is handed to the packer at once.
 _BLOCK = 1 << 18
+#: how every zstd file begins.
+_ZSTD = b"\x28\xb5\x2f\xfd"
 
 
 @contextmanager
@@ -113,9 +115,12 @@ def _opened(path: Path, stack: ExitStack) -> tarfile.TarFile:
         raise Final(
             f"the archive {path} is not there", next="see that its disk is mounted, or put it back"
         ) from error
+    begins = handle.peek(len(_ZSTD))[
+        : len(_ZSTD)
+    ]  # by its bytes: one that is being written has no suffix yet
     unpacked: Any = (
         _zstandard().ZstdDecompressor().stream_reader(handle)
-        if path.suffix == ".zst"
+        if begins == _ZSTD
         else gzip.GzipFile(fileobj=handle)
     )
     stack.enter_context(unpacked)

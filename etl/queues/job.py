@@ -1,4 +1,4 @@
-"""Our RQ job and queue: JSON only, four allowed functions, nothing that was not written by us is read back.
+"""Our RQ job and queue: JSON only, five allowed functions, nothing that was not written by us is read back.
 
 Whoever can write to Redis can make our functions look at files, and nothing more: other functions, callbacks,
 webhooks, dependencies and repeats are refused or never read. Used by `enqueue` and `worker`.
@@ -52,7 +52,7 @@ class JSON:
 def describe(function: str, arguments: Mapping[str, Any]) -> str:
     """Say in safe characters what a job does: `transform books/books~01k3f9a2m1qz7hd4.csv`."""
     parts = (arguments.get(key) for key in ("pipeline", "location", "name"))
-    return safe(f"{function.rpartition('.')[2]} {'/'.join(str(part) for part in parts if part)}")
+    return safe(f"{function.rpartition('.')[2]} {'/'.join(str(part) for part in parts if part)}".rstrip())
 
 
 def safe(text: str) -> str:

@@ -15,6 +15,7 @@ from etl.app import App
 from etl.config.reading import Config, PipelineConfig
 from etl.config.wording import near_word
 from etl.errors import ConfigError, EtlError
+from etl.files import tarring
 from etl.files.layout import Layout, places
 from etl.model import Status
 from etl.notify import examples
@@ -76,6 +77,17 @@ def _folders(config: Config) -> Iterator[Finding]:
         )
         return
     yield Finding(about="data folder", problem=_one_filesystem(config, layout) or _writable(config, layout))
+    yield Finding(about="archive", problem=_archive(config))
+
+
+def _archive(config: Config) -> str:
+    """Archives can be written, on whatever disk, and packed as was asked for."""
+    folder = config.archive
+    if config.settings.archive is not None and not folder.is_dir():
+        return f"the folder {folder} is not there; mount its disk or make it"
+    if folder.is_dir() and not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        return f"{folder} is not readable and writable for this user; run: chmod g+rwxs {folder}"
+    return _tried(lambda: tarring.require(config.settings.archive_format))
 
 
 def _one_filesystem(config: Config, layout: Layout) -> str:

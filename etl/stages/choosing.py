@@ -23,7 +23,7 @@ from etl.stages.departing import Departures
 from etl.stages.origins import Delivery, Departure, Lying
 
 #: files that are looked at together, and files that leave together: memory and archives stay small.
-WINDOW, MOST = 50_000, 10_000
+WINDOW, MOST = 20_000, 10_000
 #: requests that are moved round and round by their beat.
 _BEATS = "every-*.json"
 
@@ -63,7 +63,8 @@ class Chooser:
     def cleanings(self) -> Iterator[Cleaning]:
         """Give what leaves together, oldest first; looked at only when it is asked for."""
         for window in self._windows():
-            departures = [found for one in self._look(window) if (found := self._departures().of(one))]
+            asked = self._departures()
+            departures = [found for one in self._look(window) if (found := asked.of(one))]
             for day, group in groupby(departures, key=lambda one: archives.day_of(one.id)):
                 for together in _limited(group):
                     yield self._cleaning(day, together)

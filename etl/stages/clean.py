@@ -116,7 +116,6 @@ def run(
                 _clean(app, pipeline, report, heard, clock())
             except (EtlError, OSError) as error:
                 report.errors[pipeline] = str(error)
-                log.warning("%s: not cleaned: %s", pipeline, error, extra={"event": "not_cleaned"})
             if report.stopped:
                 break
     return report
@@ -178,6 +177,7 @@ def _plan(app: App, pipeline: str, report: Report, now: float) -> None:
 def _complain(app: App, report: Report) -> None:
     """Tell people what could not be cleaned; the same is told once while it waits to be told."""
     for pipeline, why in report.errors.items():
+        log.warning("%s: not cleaned: %s", pipeline, why, extra={"event": "not_cleaned"})
         spool.notice(app.layout, "clean", f"{pipeline}: not cleaned", why, pipeline)
 
 

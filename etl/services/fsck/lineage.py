@@ -153,7 +153,9 @@ def discards(tree: Tree) -> Iterator[Finding]:
     """P26: a delivery knows what of it was discarded, or it would be shown as whole."""
     for place, name in tree.thrown_out:
         file = tree.file(name)
-        if file and f"{place}/{name}" not in tree.noted_discards:
+        # of a delivery that left with its notes nothing is shown any more
+        left = file is not None and file.id not in tree.sources
+        if file and not left and f"{place}/{name}" not in tree.noted_discards:
             yield Finding(
                 promise="P26",
                 check="discard",
