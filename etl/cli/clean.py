@@ -37,7 +37,8 @@ def command(pipeline: str | None, dry_run: bool, json_: bool) -> int:
     chosen = common.chosen(config, pipeline)
     with _app(config) as app:
         report = clean.plan(app, chosen, Report()) if dry_run else _run(app, chosen, json_)
-        old = [one for one in stale.look(app, time.time()).groups if one.pipeline in chosen]
+        groups = () if report.busy else stale.look(app, time.time()).groups
+        old = [one for one in groups if one.pipeline in chosen]
     if json_:
         common.print_json(report.as_dict() | {"stale": [str(one) for one in old]})
     else:

@@ -6,9 +6,10 @@ Shapes and defaults only, as in `schema`, which puts them in their places.
 from __future__ import annotations
 
 import re
+from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import AfterValidator, Field, SecretStr, field_validator
 
 from etl.config.durations import Duration
 from etl.config.strict import Names, Strict
@@ -21,19 +22,28 @@ def _addresses(value: tuple[str, ...]) -> tuple[str, ...]:
     return value
 
 
+#: at least one address, one or a list of them.
+Recipients = Annotated[Names, AfterValidator(_addresses)]
+
+
+def _site(value: str) -> str:
+    if len(value) > 40 or not value.isprintable():
+        raise ValueError("write a word or two, at most 40 characters, for example prod")
+    return value
+
+
+#: which installation this is, in the subject of notices.
+SiteName = Annotated[str, AfterValidator(_site)]
+
+
 class Mail(Strict):
     """Where notices go."""
 
     smtp: SecretStr
     sender: str = Field(alias="from", min_length=3)
-    to: Names = Field(min_length=1)
+    to: Recipients = Field(min_length=1)
     #: whether mails may quote the values of bad fields.
     values: bool = False
-
-    @field_validator("to")
-    @classmethod
-    def _are_addresses(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        return _addresses(value)
 
     @field_validator("smtp")
     @classmethod
@@ -52,12 +62,7 @@ class Mail(Strict):
 class PipelineMail(Strict):
     """Who hears of one pipeline."""
 
-    to: Names = Field(min_length=1)
-
-    @field_validator("to")
-    @classmethod
-    def _are_addresses(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        return _addresses(value)
+    to: Recipients = Field(min_length=1)
 
 
 class Notices(Strict):

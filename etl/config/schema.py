@@ -27,7 +27,7 @@ from pydantic import (
 from etl.config.cleaning import Clean
 from etl.config.durations import Duration, Share, Size
 from etl.config.following import Callbacks, CatchAll, Hook
-from etl.config.noticing import Mail, Notices, PipelineMail
+from etl.config.noticing import Mail, Notices, PipelineMail, SiteName
 from etl.config.strict import NAME, Names, Strict
 
 #: words that already mean something in the data tree.
@@ -59,7 +59,7 @@ class Settings(Strict):
     mail: Mail | None = None
     notices: Notices = Notices()
     #: which installation this is, in the subject of notices: `prod`.
-    name: str = ""
+    name: SiteName = ""
     #: where clean puts what it archives; without, in the data folder.
     archive: Path | None = None
     #: how archives are packed; `zst` needs the extra `zst`.
@@ -72,13 +72,6 @@ class Settings(Strict):
     def _data_is_a_folder_of_its_own(cls, value: Path) -> Path:
         if value == Path():
             raise ValueError("name a folder of its own, for example data")
-        return value
-
-    @field_validator("name")
-    @classmethod
-    def _name_is_a_word_or_two(cls, value: str) -> str:
-        if len(value) > 40 or not value.isprintable():
-            raise ValueError("write a word or two, at most 40 characters, for example prod")
         return value
 
     @field_validator("redis")

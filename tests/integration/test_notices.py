@@ -17,11 +17,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import yaml
 
 from etl import points
-from etl.cli import edge
+from etl.cli import edge, retry
+from etl.config import reading
+from etl.errors import ConfigError
 from etl.files import away, names, news, noticed_opening, reasons, spool
 from etl.files.news import News
 from etl.model import Place, Reason, Stage, Status, Trouble, Urgency
@@ -168,6 +171,17 @@ def pasted(text: str, elsewhere: Path) -> None:
         assert done.returncode == 0, done.stderr
         if "--group" in line:
             assert done.stdout.count("5,000") == 2
+        elif takes_words():
+            assert "5,000 files; nothing was done" in done.stdout
+
+
+def takes_words() -> bool:
+    """Tell whether `etl retry --cause` knows the words of causes."""
+    return any(
+        "its word" in (option.help or "")
+        for option in retry.command.params
+        if isinstance(option, click.Option)
+    )
 
 
 def test_a_mail_server_that_is_away_delays_the_same_mails_and_nothing_else(tmp_path: Path) -> None:
@@ -675,3 +689,29 @@ def test_killed_while_an_outage_is_taken_down_it_is_told_once(tmp_path: Path, in
     killed(at, lambda: turns(road, clock, 3))
     turns(road, clock, 3, WINDOW, WINDOW)
     assert [text.count("warehouse is away since") for text in inbox.texts()] == [1]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"mail": {"to": ["a@example.com\r\nBcc: evil@example.com"]}}, "is no address"),
+        ({"mail": {"smtp": "smtp://etl:s3cr/et@mail.example.com:587"}}, "write @ as %40, : as %3A, / as %2F"),
+        ({"mail": {"smtp": "mail.example.com"}}, "smtp:// or smtps://"),
+        ({"notices": {"webhook": "https://user:s3cr@hooks.example.com/x"}}, "without a user in it"),
+        ({"notices": {"window": "15"}}, "has no unit"),
+        ({"name": "x" * 41}, "at most 40 characters"),
+    ],
+)
+def test_what_cannot_be_followed_is_refused_without_its_secret(
+    tmp_path: Path, settings: dict[str, Any], said: str
+) -> None:
+    road = project(tmp_path, Inbox(port=1))
+    written = yaml.safe_load((tmp_path / "config" / "settings.yaml").read_text())
+    merged = {
+        key: {**written.get(key, {}), **value} if isinstance(value, dict) else value
+        for key, value in settings.items()
+    }
+    (tmp_path / "config" / "settings.yaml").write_text(yaml.safe_dump({**written, **merged}))
+    with pytest.raises(ConfigError, match=re.escape(said)) as refused:
+        reading.read(road.root / "config")
+    assert "s3cr" not in str(refused.value)
