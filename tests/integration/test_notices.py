@@ -296,12 +296,28 @@ def test_two_couriers_at_once_tell_it_once(tmp_path: Path, inbox: Inbox) -> None
             for one in both:
                 one.turn()
             clock.now += 2
+        assert noticed_opening.lock(road.layout) is None
         both[0].close()  # the other goes on
         fail(road, TRANSFORM, DENIED, 1)
         for _ in range(3):
             both[1].turn()
             clock.now += WINDOW
     assert counts(inbox.texts(), "permission denied for table prices") == [(10, 10), (1, 11)]
+
+
+def test_a_slow_mail_server_keeps_nobody_from_looking(tmp_path: Path, inbox: Inbox) -> None:
+    road, clock = project(tmp_path, inbox), Clock()
+    for number in range(3):
+        spool.notice(road.layout, "kind", f"notice {number}", "text")
+    inbox.slow = 0.2
+    looks: list[float] = []
+    with couriers(road, clock) as (one,):
+        one._watch.turn = lambda: looks.append(time.monotonic())  # type: ignore[method-assign]
+        one.turn()
+    assert len(inbox.mails) == 3 and len(looks) == 4
+    assert max(later - before for before, later in zip(looks, looks[1:], strict=False)) < 0.6, (
+        "once between two mails"
+    )
 
 
 @pytest.mark.parametrize("how", ["lost", "damaged"])
