@@ -127,7 +127,7 @@ def day_of(file_id: str) -> str:
 def days(root: Path) -> list[str]:
     """Give the days of which there are archives, oldest first."""
     try:
-        found = [entry.name for entry in root.iterdir() if _is_day(entry.name)]
+        found = [entry.name for entry in root.iterdir() if _is_day(entry.name) and entry.is_dir()]
     except (FileNotFoundError, NotADirectoryError):
         return []
     return sorted(found)

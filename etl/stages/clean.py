@@ -96,6 +96,12 @@ def job(app: App) -> int:
     return len(report.archives)
 
 
+def alone(layout: Layout) -> disk.Lock | None:
+    """Take the lock of whoever cleans, or None while another has it: for all who bring archived files back, too."""
+    disk.make_folder(folder(layout))
+    return disk.lock_path(folder(layout) / "lock")
+
+
 def run(
     app: App,
     pipelines: Sequence[str],
@@ -104,8 +110,7 @@ def run(
     clock: Callable[[], float] = time.time,
 ) -> Report:
     """Clean pipelines, one after the other; one that cannot be cleaned holds up no other. Begins nothing when busy."""
-    disk.make_folder(folder(app.layout))
-    lock = disk.lock_path(folder(app.layout) / "lock")
+    lock = alone(app.layout)
     if lock is None:
         report.busy = True
         log.info("another clean is at it", extra={"event": "clean_busy"})
@@ -116,6 +121,9 @@ def run(
                 _clean(app, pipeline, report, heard, clock())
             except (EtlError, OSError) as error:
                 report.errors[pipeline] = str(error)
+            except Exception as error:  # the edge: whatever one pipeline holds, the others are cleaned
+                log.exception("%s: not cleaned", pipeline, extra={"event": "not_cleaned"})
+                report.errors[pipeline] = f"not expected: {type(error).__name__}: {error}"
             if report.stopped:
                 break
     return report
@@ -130,7 +138,7 @@ def _clean(app: App, pipeline: str, report: Report, heard: Callable[[int], None]
             report.stopped = True
             return
         cleaner.clean(cleaning)
-        log.info("%s: cleaned of %s", pipeline, cleaning.day, extra={"event": "cleaned"})
+        log.info("%s: cleaned what came on %s", pipeline, cleaning.day, extra={"event": "cleaned"})
     for request in chooser.requests():
         cleaner.forget(request)
     for manifest in _expired(app, pipeline, now):

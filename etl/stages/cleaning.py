@@ -13,6 +13,7 @@ from pathlib import Path
 
 from etl import points
 from etl.app import App
+from etl.errors import Final
 from etl.files import archives, cleanings, leaving, names
 from etl.files.archives import Manifest
 from etl.files.archiving import Builder
@@ -117,7 +118,11 @@ class Cleaner:
         """Tell whether the file that another can be made of again is in an archive that was verified."""
         found = origins.get(_key(one.id, one.origin), set())
         if not _holds(found, one.origin):
-            older = archives.of_id(self.app.config.archive, self.pipeline, one.id)
+            try:
+                older = archives.of_id(self.app.config.archive, self.pipeline, one.id)
+            except Final as error:
+                self.report.left[f"{self.pipeline}/{one.id}"] = error.summary
+                return False
             sound = [manifest for manifest in older if self._is_sound(manifest)]
             found = _origins(sound).get(_key(one.id, one.origin), set())
         return _holds(found, one.origin)

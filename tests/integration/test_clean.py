@@ -153,27 +153,26 @@ def test_the_real_tar_and_the_manifest_agree_and_unpacked_it_is_as_before(both: 
 def test_a_dry_run_lists_exactly_what_is_done_and_changes_nothing(both: Both) -> None:
     road = both[0]
     before = lying(road.data)
-    planned = road.etl("clean", "--dry-run", "--json")
-    shown = road.etl("clean", "--dry-run")
+    with road.opened() as app:
+        planned = clean.plan(app, ["books", "prices"], Report()).as_dict()
+    shown = road.etl("clean", "--dry-run").stdout
     assert lying(road.data) == before
     assert not list(road.data.glob("archive/*"))
 
-    done = road.etl("clean", "--json")
+    assert run(road).as_dict() == planned
 
-    assert json.loads(planned.stdout) == json.loads(done.stdout)
-    assert all(
-        path in shown.stdout for path in old_tree.lying(road.data).keys() ^ before.keys() if path in before
-    )
-    again = json.loads(road.etl("clean", "--json").stdout)
+    gone = before.keys() - lying(road.data).keys()
+    assert gone == {line.rpartition(": ")[2].strip() for line in shown.splitlines()} & before.keys()
+    again = run(road).as_dict()
     assert (again["archives"], again["removed"], again["notes"]) == ([], [], [])
 
 
-def test_a_table_of_it_fits_80_columns(both: Both) -> None:
+def test_a_table_of_it_fits_80_columns_and_another_pipeline_is_left(both: Both) -> None:
     told = both[0].etl("clean", "books")
 
     assert max(map(len, told.stdout.splitlines())) <= 80
     assert "books-extract.tar.gz" in told.stdout
-    assert both[1].files("extract", "resolved")
+    assert len(both[1].files("extract", "resolved")) > 10
 
 
 def test_verdicts_and_the_ledger_are_as_before(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -337,6 +336,35 @@ def test_stages_that_are_named_are_archived_too(tmp_path: Path) -> None:
         "books-load.tar.gz",
     ]
     assert lying(road.data) == {}
+
+
+def test_what_a_location_held_back_is_archived_and_its_copies_are_not(tmp_path: Path) -> None:
+    road = old_tree.make(tmp_path / "project")
+    url = f"sqlite:///{tmp_path}/shop.db"
+    roads.query(url, "CREATE TABLE t (id INTEGER CHECK (id < 100))")
+    shop = {"kind": "sql", "url": url, "table": "t", "mode": "append", "lineage": False}
+    road.spec["load"]["locations"]["shop"] = shop
+    road.write()
+    delivered(road, text="id\n1\n500\n3\n")
+    bad = road.one("load", "shop", "failed")
+    bad.write_text(bad.read_text().replace("500", "50"))
+    road.move_back(bad)
+    copied = named(road, "load", "resolved", "good")
+    shutil.copy(copied, road.folder("load", "lake", "working") / copied.name)
+    road.work()
+    assert len(road.files("load", "lake", "resolved")) == 1
+    old_tree.date_back(road)
+    # a location that is no longer configured is cleaned, too
+    del road.spec["load"]["locations"]["lake"]
+    road.write()
+    run(road)
+
+    assert members(road) == ["books/extract/resolved/good", "books/load/shop/resolved/good"]
+    [member] = [one for manifest in held(road) for one in manifest.members if one.place.location]
+    assert names.parse("books", member.lineage.parent) is not None
+    assert member.lineage.parent.endswith("-1.jsonl")
+    assert lying(road.data) == {}
+    assert road.broken_promises() == []
 
 
 def test_what_somebody_changed_or_dropped_there_is_archived(road: Road) -> None:
