@@ -70,6 +70,7 @@ class Point(StrEnum):
     SCHEDULE_DONE = "schedule-done"
     SCHEDULE_REGISTER = "schedule-register"
     DASHBOARD = "dashboard"
+    NOTICED = "noticed"
     CLEAN_ASK = "clean-ask"
     CLEAN_PLAN = "clean-plan"
     CLEAN_REMOVE = "clean-remove"

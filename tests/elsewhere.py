@@ -17,6 +17,7 @@ ELSEWHERE: dict[Point, str] = {
     Point.SCHEDULE_DONE: "integration/test_scheduler.py",
     Point.SCHEDULE_REGISTER: "integration/test_scheduler.py",
     Point.DASHBOARD: "integration/test_dashboard.py",
+    Point.NOTICED: "integration/test_notices.py",
     Point.CLEAN_ASK: "acceptance/test_clean_crashes.py",
     Point.CLEAN_PLAN: "acceptance/test_clean_crashes.py",
     Point.CLEAN_REMOVE: "acceptance/test_clean_crashes.py",

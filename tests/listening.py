@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import json
@@ -10,6 +11,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from email import message_from_bytes, policy
+from email.message import EmailMessage
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -85,6 +88,56 @@ def listening() -> Iterator[Listener]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+@dataclass(slots=True)
+class Inbox:
+    """What a mail server took: the mails, and to whom each was really sent."""
+
+    port: int = 0
+    mails: list[EmailMessage] = field(default_factory=list)
+    sent_to: list[list[str]] = field(default_factory=list)
+    #: seconds that it takes over each mail.
+    slow: float = 0.0
+    #: what it answers instead of taking a mail.
+    refuses: str = ""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {"smtp": f"smtp://127.0.0.1:{self.port}", "from": "etl@example.com", "to": ["ops@example.com"]}
+
+    def texts(self) -> list[str]:
+        """Give the plain text of each mail."""
+        return [body(one, "plain") for one in self.mails]
+
+    async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:  # noqa: N802
+        if self.slow:
+            await asyncio.sleep(self.slow)
+        if self.refuses:
+            return self.refuses
+        self.mails.append(message_from_bytes(envelope.content, policy=policy.default))
+        self.sent_to.append(list(envelope.rcpt_tos))
+        return "250 OK"
+
+
+def body(mail: EmailMessage, kind: str) -> str:
+    """Give one of the two forms of a mail."""
+    part = mail.get_body((kind,))
+    assert part is not None
+    return str(part.get_content()).replace("\r\n", "\n")
+
+
+@contextmanager
+def mailing(inbox: Inbox, **options: Any) -> Iterator[Inbox]:
+    """Take mails at the inbox's port until the context ends."""
+    from aiosmtpd.controller import Controller
+
+    controller = Controller(inbox, hostname="127.0.0.1", port=inbox.port, **options)
+    controller.start()
+    try:
+        yield inbox
+    finally:
+        controller.stop()
 
 
 def free_port() -> int:

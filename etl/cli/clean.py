@@ -15,7 +15,7 @@ from etl.config.reading import Config
 from etl.errors import Unavailable
 from etl.files import names
 from etl.queues import connection, enqueue, updates
-from etl.stages import choosing, clean
+from etl.stages import choosing, clean, stale
 from etl.stages.reporting import Built, Report
 
 #: files of one reason that are named.
@@ -30,17 +30,21 @@ def command(pipeline: str | None, dry_run: bool, json_: bool) -> int:
     """Archive what lies in resolved/ for longer than archive_after, of PIPELINE or all.
 
     A file is removed once its archive was read back; what can be made again is not
-    archived. Failed files and what is still on its way stay. Exit code 1 when a
-    pipeline could not be cleaned.
+    archived. Failed files and what is still on its way stay; what lies there for too
+    long is told. Exit code 1 when a pipeline could not be cleaned.
     """
     config = common.configuration(pipeline)
     chosen = common.chosen(config, pipeline)
     with _app(config) as app:
         report = clean.plan(app, chosen, Report()) if dry_run else _run(app, chosen, json_)
+        groups = () if report.busy else stale.look(app, time.time()).groups
+        old = [one for one in groups if one.pipeline in chosen]
     if json_:
-        common.print_json(report.as_dict())
+        common.print_json(report.as_dict() | {"stale": [str(one) for one in old]})
     else:
         _print(report, dry_run)
+        for one in old:
+            common.print_wrapped(f"stale: {one}", indent=0)
     for name, why in report.errors.items():
         common.tell(f"{name}: {why}")
     return 1 if report.errors else 0

@@ -32,6 +32,7 @@ VERBS = {
     "clean": ("Daily", "archive and remove what has come to rest"),
     "init": ("Set-up", "write a commented starter configuration"),
     "check": ("Set-up", "try everything that can be set up wrong, and say what to do"),
+    "notify": ("Set-up", "who is told of what; --test tells each of them something now"),
     "up": ("Set-up", "start everything and keep it running until stopped"),
     "reload": ("Set-up", "check the configuration, then start every service anew"),
     "fsck": ("Advanced", "hold everything against what is promised, and mend what is safe"),

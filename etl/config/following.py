@@ -59,11 +59,3 @@ class CatchAll(Strict):
     max_workers: int = Field(default=1, ge=0, le=64)
     #: how long such a worker waits for more before it ends.
     idle: Duration = "60s"  # type: ignore[assignment]
-
-
-class Mail(Strict):
-    """Where notices go."""
-
-    smtp: SecretStr
-    sender: str = Field(alias="from", min_length=3)
-    to: Names = Field(min_length=1)

@@ -28,7 +28,8 @@ from pydantic import (
 from etl.config.cleaning import Clean
 from etl.config.durations import Duration, Share, Size
 from etl.config.expecting import Expectation, one_or_many
-from etl.config.following import Callbacks, CatchAll, Hook, Mail
+from etl.config.following import Callbacks, CatchAll, Hook
+from etl.config.noticing import Mail, Notices, PipelineMail, SiteName
 from etl.config.operating import Dashboard, SwitchedDashboard, UrlOrHeartbeat
 from etl.config.scheduling import Schedule, Schedules, SwitchedSchedule
 from etl.config.strict import NAME, Names, Strict
@@ -60,6 +61,9 @@ class Settings(Strict):
     callbacks: Callbacks = Callbacks()
     #: who is told by mail; without, notices are only logged.
     mail: Mail | None = None
+    notices: Notices = Notices()
+    #: which installation this is, in the subject of notices: `prod`.
+    name: SiteName = ""
     #: where clean puts what it archives; without, in the data folder.
     archive: Path | None = None
     #: how archives are packed; `zst` needs the extra `zst`.
@@ -290,6 +294,8 @@ class Pipeline(Strict):
     clean: Clean = Clean()
     #: fields whose values are kept out of reasons.
     redact: Names = ()
+    #: who hears of this pipeline, in place of those in settings.yaml.
+    mail: PipelineMail | None = None
     #: types of messages that come here, each with its handler; an empty one means the pipeline's own.
     types: Mapping[str, str | None] = Field(default_factory=dict)
     #: files that are missed when they do not come.

@@ -1,6 +1,6 @@
 """The ground the models of a configuration stand on: frozen sections, names, one value or a list of them.
 
-Shapes only. Used by `schema` and `following`.
+Shapes only. Used by `schema` and its neighbours.
 """
 
 from __future__ import annotations

@@ -19,14 +19,15 @@ from etl import disk, points
 from etl.files.layout import Layout
 from etl.points import Point
 
-NOTICE = "notice"
+#: what follows no verdict: a mail to people, and the same for the operator's webhook.
+NOTICE, WEBHOOK = "notice", "webhook"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
     """One thing to tell: about which verdict, when, and how often it was tried."""
 
-    #: callback, `on_success-1`, `on_failure-2`, …; `notice` for one that follows no verdict.
+    #: callback, `on_success-1`, `on_failure-2`, …; `notice` or `webhook` for one that follows no verdict.
     what: str
     pipeline: str = ""
     file_id: str = ""
@@ -38,11 +39,16 @@ class Item:
     payload: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def is_notice(self) -> bool:
+        """Tell what follows no verdict."""
+        return self.what in (NOTICE, WEBHOOK)
+
+    @property
     def name(self) -> str:
         """The name of its file: the same for the same thing."""
-        if self.what == NOTICE:
+        if self.is_notice:
             told = json.dumps(dict(self.payload), sort_keys=True)
-            return f"notice~{hashlib.sha256(told.encode()).hexdigest()[:16]}.json"
+            return f"{self.what}~{hashlib.sha256(told.encode()).hexdigest()[:16]}.json"
         return f"{self.pipeline}~{self.file_id}~{self.number}~{self.what}.json"
 
 
@@ -51,10 +57,15 @@ def folder(layout: Layout) -> Path:
     return layout.own / "spool"
 
 
+def facts(item: Item) -> dict[str, Any]:
+    """Give an item as JSON has it."""
+    return asdict(item)
+
+
 def put(layout: Layout, item: Item) -> None:
     """Spool one thing durably, in place of an older file of that name."""
     disk.make_folder(folder(layout))
-    data = json.dumps(asdict(item), indent=1).encode() + b"\n"
+    data = json.dumps(facts(item), indent=1).encode() + b"\n"
     disk.write(folder(layout) / item.name, data, Point.SPOOL)
 
 
@@ -95,8 +106,8 @@ def take(path: Path) -> tuple[Item, disk.Lock] | None:
     try:
         if disk.same_file(path, lock.descriptor):
             known = {one.name for one in fields(Item)}
-            facts = json.loads(path.read_bytes())
-            return Item(**{key: value for key, value in facts.items() if key in known}), lock
+            written = json.loads(path.read_bytes())
+            return Item(**{key: value for key, value in written.items() if key in known}), lock
     except (OSError, ValueError, TypeError, AttributeError):
         pass
     lock.release()

@@ -1,1 +1,1 @@
-"""Who is told: callbacks, posts and mails. The only door to httpx and smtplib."""
+"""Who is told: callbacks, posts, mails and the webhook. The only door to httpx, smtplib and jinja2."""

@@ -1,4 +1,4 @@
-"""Mails: one notice to the people in `settings.mail`, over SMTP.
+"""Mails: one letter, as text and as HTML, over the SMTP server in `settings.mail`.
 
 Tries once and never raises for what a mail server does: an outage there fails and delays nothing (P22). A text cannot
 add headers. Called for notices.
@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import smtplib
 import ssl
+from dataclasses import dataclass
+from email import policy
 from email.message import EmailMessage
 from email.utils import formatdate
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from etl.config.following import Mail
+from etl.config.noticing import Mail
 from etl.notify import answer
 from etl.notify.answer import Answer
 
@@ -20,14 +22,24 @@ from etl.notify.answer import Answer
 TIMEOUT = 10.0
 #: characters of a subject.
 LONGEST = 150
-_IN_CLEAR = "no password is sent to a server that cannot encrypt"
 _PORTS = {"smtp": 25, "smtps": 465}
 
 
-def send(mail: Mail, subject: str, text: str, key: str) -> Answer:
-    """Send one mail; the same `key` gives the same Message-ID, so that a second copy can be told as one."""
-    message = _message(mail, subject, text, key)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Letter:
+    """What is mailed to whom; the same `key` gives the same Message-ID, so that a second copy can be told as one."""
+
+    to: tuple[str, ...]
+    subject: str
+    text: str
+    html: str = ""
+    key: str
+
+
+def send(mail: Mail, letter: Letter) -> Answer:
+    """Send one letter over the operator's server, and give what came of it."""
     try:
+        message = _message(mail, letter)
         parts = urlsplit(mail.smtp.get_secret_value())
         with _connected(parts) as server:
             refused = server.send_message(message)
@@ -35,25 +47,38 @@ def send(mail: Mail, subject: str, text: str, key: str) -> Answer:
         return _answer(max(code for code, _ in error.recipients.values()), "no recipient is accepted")
     except smtplib.SMTPResponseException as error:
         return _answer(error.smtp_code, f"the mail server answers {error.smtp_code}")
-    except (smtplib.SMTPException, OSError, ValueError) as error:
+    except ValueError as error:  # its words may hold a part of the password
+        said = (
+            f"not mailed: {type(error).__name__}: see mail.smtp and mail.from in settings.yaml (ASCII only)"
+        )
+        return Answer(state=answer.WAITING, said=said, target="mail")
+    except (smtplib.SMTPException, OSError) as error:
         return Answer(
             state=answer.WAITING, said=f"not mailed: {type(error).__name__}: {error}", target="mail"
         )
     left = f"; not accepted for {', '.join(refused)}" if refused else ""
-    return Answer(state=answer.TOLD, said=f"mailed to {', '.join(mail.to)}{left}", target="mail")
+    return Answer(state=answer.TOLD, said=f"mailed to {', '.join(letter.to)}{left}", target="mail")
 
 
-def _message(mail: Mail, subject: str, text: str, key: str) -> EmailMessage:
-    message = EmailMessage()
+def _message(mail: Mail, letter: Letter) -> EmailMessage:
+    # a subject stays on one line
+    message = EmailMessage(policy=policy.default.clone(max_line_length=LONGEST + 50))
     # one line each: what a file or an operator is called must not begin another header
-    message["Subject"] = " ".join(subject.split())[:LONGEST]
+    message["Subject"] = _sendable(" ".join(letter.subject.split())[:LONGEST])
     message["From"] = mail.sender
-    message["To"] = ", ".join(mail.to)
+    message["To"] = ", ".join(letter.to)
     message["Date"] = formatdate()
-    message["Message-ID"] = f"<{key.replace('/', '.')}@rq-etl>"
+    message["Message-ID"] = f"<{letter.key.replace('/', '.')}@rq-etl>"
     message["Auto-Submitted"] = "auto-generated"
-    message.set_content(text.encode(errors="replace").decode() + "\n")
+    message.set_content(_sendable(letter.text.rstrip("\n")) + "\n")
+    if letter.html:
+        message.add_alternative(_sendable(letter.html), subtype="html")
     return message
+
+
+def _sendable(text: str) -> str:
+    """Give a text without what no mail can carry: halves of characters, from names that are not UTF-8."""
+    return text.encode(errors="replace").decode()
 
 
 def _connected(parts: SplitResult) -> smtplib.SMTP:

@@ -19,8 +19,9 @@ from etl.errors import ConfigError, EtlError
 from etl.files import tarring
 from etl.files.layout import Layout, places
 from etl.model import Status
+from etl.notify import examples
 from etl.queues.enqueue import InlineAnnouncer
-from etl.stages import handlers, sources
+from etl.stages import handlers, notices, sources
 from etl.stages.schema import UnitSchema
 
 log = logging.getLogger(__name__)
@@ -47,8 +48,21 @@ def check(config: Config) -> Iterator[Finding]:
         yield Finding(about="queues", hint=hint)
     for doubled in config.doubled_types():
         yield Finding(about="types", problem=f"{doubled}; leave it to one of them")
+    yield from _notices(config)
     for name in sorted(config.pipelines):
         yield from _pipeline(config, config.pipelines[name])
+
+
+def _notices(config: Config) -> Iterator[Finding]:
+    """Try an operator's templates, and say whose recipients are written for nothing."""
+    for name, problem in notices.renderer(config.folder).problems(examples.facts()):
+        yield Finding(
+            about=f"template {name}", problem=f"config/templates/{name} {problem}" if problem else ""
+        )
+    silent = [name for name, one in sorted(config.pipelines.items()) if one.spec.mail]
+    if silent and config.settings.mail is None:
+        hint = f"{', '.join(silent)} say who hears of them, and settings.yaml has no `mail` to send it with"
+        yield Finding(about="mail", hint=hint)
 
 
 def _folders(config: Config) -> Iterator[Finding]:

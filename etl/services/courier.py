@@ -2,7 +2,8 @@
 
 1. What follows a verdict is done only once that verdict is written. 2. One courier is at a thing at a time. 3. What
 became of it is written into the verdict note first, then the spooled file goes: told twice is possible after a crash,
-under one idempotency key; forgotten is not. Judges nothing, and nobody waits for it (P22).
+under one idempotency key; forgotten is not. 4. Between two of them it has the watch look for failures. Judges nothing,
+and nobody waits for it (P22).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from etl.model import Place, Stage
 from etl.notify import answer
 from etl.notify.answer import Answer
 from etl.queues import connection, enqueue, updates
-from etl.services import calendar, service
+from etl.services import calendar, noticing, service
 from etl.stages import following, judging, telling
 from etl.stages.following import Follower
 
@@ -36,6 +37,8 @@ EVERY = 0.5
 FIRST, MOST, AWAY = 10.0, 600.0, 120.0
 #: tries, and seconds since the verdict, after which it is given up.
 TRIES, DAY = 20, 86_400.0
+#: seconds for which a notice is tried, however often: a mail server may be away over a long week-end.
+WEEK = 7 * DAY
 #: seconds until what is spooled of a verdict that is not written yet is looked at again.
 UNWRITTEN = 1.0
 
@@ -63,6 +66,7 @@ class Courier:
         self._follower = follower or Follower(app, self._posts)
         self._clock = clock
         self._calendar = calendar.Calendar(app, clock)
+        self._watch = noticing.Watch(app, clock)
         #: by file in the spool: when it is due; by target: until when it is left alone, and for how long.
         self._later: dict[str, float] = {}
         self._away: dict[str, tuple[float, float]] = {}
@@ -70,6 +74,7 @@ class Courier:
     def turn(self) -> float:
         """Send what is due; give the seconds until the next turn is wanted."""
         self._calendar.turn()
+        self._watch.turn()
         paths = list(spool.waiting(self._app.layout))
         there = {path.name for path in paths}
         self._later = {name: due for name, due in self._later.items() if name in there}
@@ -78,10 +83,12 @@ class Courier:
                 break
             if self._later.get(path.name, 0.0) <= self._clock():
                 self.send(path)
+                self._watch.turn()  # also while somebody is slow to take what he is sent
         return EVERY
 
     def close(self) -> None:
         """Close what was opened."""
+        self._watch.close()
         self._posts.close()
 
     def send(self, path: Path) -> Followed | None:
@@ -97,7 +104,7 @@ class Courier:
             target = self._follower.target(item)
             if self._away.get(target, (0.0, 0.0))[0] > self._clock():
                 return self._left_alone(path, item, target)
-            if item.what == spool.NOTICE:
+            if item.is_notice:
                 return self._ended(path, item, self._follower.notice(item))
             record = self._due(path, item)
             return self._ended(path, item, self._follower.follow(item, record)) if record else None
@@ -122,17 +129,17 @@ class Courier:
 
     def _left_alone(self, path: Path, item: spool.Item, target: str) -> Followed | None:
         """Wait with the others for a host that is away, but not for ever."""
-        if self._clock() - item.at < DAY:
+        if not self._is_over(item, 0):
             self._later[path.name] = self._away[target][0]
             return None
-        given_up = Answer(state=answer.FAILED, said=f"given up after a day: {target} is away", target=target)
+        given_up = Answer(state=answer.FAILED, said=f"given up: {target} is away for too long", target=target)
         return self._ended(path, item, given_up)
 
     # --- what became of it
 
     def _ended(self, path: Path, item: spool.Item, said: Answer) -> Followed:
         tries, now = item.tries + 1, self._clock()
-        if said.state == answer.WAITING and (tries >= TRIES or now - item.at > DAY):
+        if said.state == answer.WAITING and self._is_over(item, tries):
             said = replace(said, state=answer.FAILED, said=f"given up after {tries} tries: {said.said}")
         followed = Followed(state=said.state, tries=tries, said=said.said, at=now, target=said.target)
         if said.state == answer.WAITING:
@@ -143,8 +150,13 @@ class Courier:
             spool.remove(path)
         return followed
 
+    def _is_over(self, item: spool.Item, tries: int) -> bool:
+        """Tell what was tried often or long enough."""
+        age = self._clock() - item.at
+        return age > WEEK if item.is_notice else tries >= TRIES or age > DAY
+
     def _put_off(self, path: Path, item: spool.Item, target: str) -> None:
-        due = self._clock() + min(MOST, FIRST * 2 ** (item.tries - 1))
+        due = self._clock() + min(MOST, FIRST * 2 ** min(item.tries - 1, 30))
         if target:  # the others of that host would wait for its silence one after the other
             pause = min(AWAY, max(FIRST, 2 * self._away.get(target, (0.0, 0.0))[1]))
             self._away[target] = (self._clock() + pause, pause)
@@ -160,7 +172,7 @@ class Courier:
             *(about, item.what, followed.state, followed.said),
             extra={"event": f"follow_{followed.state}"},
         )
-        if item.what == spool.NOTICE:
+        if item.is_notice:
             return
         verdicts.follow(self._app.layout, item.pipeline, item.file_id, _key(item), followed)
         note = notes.glance_source(self._app.layout, item.pipeline, item.file_id)

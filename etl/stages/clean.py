@@ -25,6 +25,7 @@ from etl.model import Stage
 from etl.points import Point
 from etl.queues import lanes
 from etl.queues.queue import Work
+from etl.stages import stale
 from etl.stages.choosing import Chooser
 from etl.stages.cleaning import Cleaner
 from etl.stages.reporting import Report
@@ -79,7 +80,7 @@ def announce(app: App) -> None:
 # --- done --------------------------------------------------------------------------------------------------
 
 #: what else is looked at once the road is clean, by the job and by `etl clean`, in this order.
-AFTERWARDS: tuple[Callable[[App], None], ...] = ()
+AFTERWARDS: tuple[Callable[[App], None], ...] = (stale.tell,)
 
 
 def job(app: App) -> int:

@@ -10,6 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,10 +21,11 @@ from etl.errors import Away, ConfigError, EtlError, Forbidden, TimeUp, Unavailab
 from etl.files import arrivals, callback_key, names, notes, room, spool
 from etl.files.notes import SourceNote
 from etl.files.verdicts import Record
-from etl.notify import addresses, answer, mail
+from etl.notify import addresses, answer, digest, mail
 from etl.notify.answer import Answer
+from etl.notify.mail import Letter
 from etl.notify.post import Poster
-from etl.stages import judging
+from etl.stages import judging, notices
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +56,16 @@ def story(note: SourceNote, record: Record) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plain:
+    """A text for people that nobody has rendered yet."""
+
+    subject: str
+    text: str
+    key: str
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+
 class Follower:
     """Does what follows verdicts, one thing after the other."""
 
@@ -67,6 +79,8 @@ class Follower:
         if item.what == spool.NOTICE:
             return "mail"
         try:
+            if item.what == spool.WEBHOOK:
+                return addresses.trusted(self._webhook()).host
             if item.what == judging.CALLBACK:
                 return addresses.trusted(self._callback(item)).host
             hook = self._hook(item)
@@ -77,9 +91,28 @@ class Follower:
         return "mail" if hook.notice is not None else ""
 
     def notice(self, item: spool.Item) -> Answer:
-        """Tell people something that follows no verdict."""
-        told = {name: str(item.payload.get(name, "")) for name in ("subject", "text")}
-        return self._notice(told["subject"], told["text"], f"notice/{item.name.removesuffix('.json')}")
+        """Tell people something that follows no verdict, by mail or over the webhook."""
+        try:
+            return self._posted(item) if item.what == spool.WEBHOOK else self._noticed(item)
+        except EtlError as error:
+            return Answer(state=answer.FAILED, said=str(error))
+        except OSError as error:
+            return Answer(state=answer.WAITING, said=str(error))
+
+    def _posted(self, item: spool.Item) -> Answer:
+        target = addresses.trusted(self._webhook())
+        body, key = _body(item.payload.get("body", {})), str(item.payload.get("key", ""))
+        return _in_time(lambda: self._posts.send(target, body, key), target.host)
+
+    def _noticed(self, item: spool.Item) -> Answer:
+        told = item.payload
+        subject, text = str(told.get("subject", "")), str(told.get("text", ""))
+        if "html" not in told:
+            key = f"notice/{item.name.removesuffix('.json')}"
+            return self._plain(item, Plain(subject=subject, text=text, key=key))
+        to, html = tuple(map(str, told.get("to", ()))), str(told["html"])
+        letter = Letter(to=to, subject=subject, text=text, html=html, key=str(told.get("key", "")))
+        return self._mailed(letter)
 
     def follow(self, item: spool.Item, record: Record) -> Answer:
         """Do what follows a verdict, and give what came of it; whatever is in the way is an answer too."""
@@ -90,7 +123,7 @@ class Follower:
             key = f"{item.pipeline}/{item.file_id}/{item.number}"
             if item.what == judging.CALLBACK:
                 return self._call(note, record, key)
-            return self._hooked(self._hook(item), note, record, f"{key}/{item.what}")
+            return self._hooked(item, note, record, f"{key}/{item.what}")
         except (Forbidden, ConfigError) as error:
             state = answer.REFUSED if isinstance(error, Forbidden) else answer.FAILED
             return Answer(state=state, said=str(error), target=self.target(item))
@@ -118,23 +151,51 @@ class Follower:
         target = addresses.allowed(note.headers.get(judging.CALLBACK, ""), allow, self._ask)
         return _in_time(lambda: self._posts.send(target, _body(story(note, record)), key), target.host)
 
-    def _hooked(self, hook: Hook, note: SourceNote, record: Record, key: str) -> Answer:
-        told = story(note, record)
+    def _hooked(self, item: spool.Item, note: SourceNote, record: Record, key: str) -> Answer:
+        hook, told = self._hook(item), story(note, record)
         if hook.start is not None:
             return self._start(hook.start, told, record, key)
         if hook.post is not None:
             target = addresses.trusted(hook.post.get_secret_value())
             return _in_time(lambda: self._posts.send(target, _body(told), key), target.host)
         subject = f"{told['pipeline']}: {told['name']} is {told['verdict']}"
-        facts = "\n".join(f"{name}: {value}" for name, value in told.items() if value != "")
-        return self._notice(subject, f"{hook.notice}\n\n{facts}", key)
+        facts = {name: str(value) for name, value in told.items() if value != ""}
+        return self._plain(item, Plain(subject=subject, text=str(hook.notice), facts=facts, key=key))
 
-    def _notice(self, subject: str, text: str, key: str) -> Answer:
+    def _webhook(self) -> str:
+        url = self._app.config.settings.notices.webhook
+        if url is None:
+            raise ConfigError("settings.yaml no longer names notices.webhook")
+        return url.get_secret_value()
+
+    def _plain(self, item: spool.Item, plain: Plain) -> Answer:
+        """Mail a text as it is; the webhook gets it by way of the spool, put there with the first try."""
+        config = self._app.config
+        rendered = notices.rendered(
+            config, "notice", plain.subject, item.at, text=plain.text, facts=dict(plain.facts)
+        )
+        one = notices.Notice(
+            kind="notice", subject=plain.subject, rendered=rendered, key=plain.key, pipeline=item.pipeline
+        )
+        for other in notices.posted(config, one, item.at) if item.tries == 0 else ():
+            spool.put(self._app.layout, other)
+        letter = Letter(
+            to=notices.recipients(config, item.pipeline),
+            subject=digest.titled(config.settings.name, plain.subject),
+            text=rendered.text,
+            html=rendered.html,
+            key=plain.key,
+        )
+        return self._mailed(letter)
+
+    def _mailed(self, letter: Letter) -> Answer:
         settings = self._app.config.settings.mail
         if settings is None:
-            log.warning("%s: %s", subject, text.partition("\n")[0], extra={"event": "notice"})
+            first = letter.text.partition("\n")[0]
+            log.warning("%s: %s", letter.subject, first, extra={"event": "notice"})
             return Answer(state=answer.TOLD, said="logged: settings.yaml names no `mail`", target="log")
-        return _in_time(lambda: mail.send(settings, subject, text, key), "mail")
+        to = letter.to or tuple(settings.to)  # spooled while there was no mail
+        return _in_time(lambda: mail.send(settings, replace(letter, to=to)), "mail")
 
     def _start(self, pipeline: str, told: Mapping[str, Any], record: Record, key: str) -> Answer:
         """Put a verdict into another pipeline as a file, exactly once: its id and name are derived from `key`."""

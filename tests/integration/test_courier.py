@@ -363,8 +363,8 @@ def test_notices_are_mailed_and_cannot_add_headers(tmp_path: Path) -> None:
         controller.stop()
     assert followed(road, file_id, "1/on_success-1").state == "told"
     assert sorted(str(one["Subject"]) for one in inbox.mails) == [
-        "books: m.json is resolved",
-        "one Bcc: evil@example.com",
+        "[etl] books: m.json is resolved",
+        "[etl] one Bcc: evil@example.com",
     ]
     assert all(one["Bcc"] is None and one["To"] == "ops@example.com" for one in inbox.mails)
     assert spooled(road) == []
