@@ -20,7 +20,7 @@ from etl.files.layout import Layout
 from etl.model import Place, Status
 from etl.queues import looking
 from etl.queues.queue import Work
-from etl.services import records
+from etl.services import plans, records
 
 #: seconds after which something that waits is worth a look.
 LONG = 2 * 3600.0
@@ -106,6 +106,8 @@ def _services(config: Config) -> Iterator[Sign]:
     living = {one.name for one in records.living(config.data)}
     if missing := [name for name in _NEEDED if name not in living]:
         yield Sign(level=Level.CRITICAL, said=f"no {' and no '.join(missing)} run (etl up)")
+    if plans.of(config) and "scheduler" not in living:
+        yield Sign(level=Level.WARNING, said="no scheduler runs: what is due by the clock waits (etl up)")
 
 
 def _redis(config: Config, layout: Layout) -> Iterator[Sign]:

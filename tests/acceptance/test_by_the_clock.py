@@ -81,3 +81,4 @@ def test_the_schedule_is_told_while_nothing_runs_and_fits_80_columns(tmp_path: P
     assert [line.split()[0] for line in lines if line.startswith(("books", "clean"))] == ["books", "clean"]
     assert "America/Argentina/Buenos_Aires" in done.stdout and "0 2 * * mon-fri" in done.stdout
     assert records.living(road.data) == []
+    assert "no scheduler runs: what is due by the clock waits" in road.etl("check", "--probe").stdout
