@@ -17,7 +17,8 @@ from pydantic import BaseModel
 
 from etl.config import yaml_lines
 from etl.config.origin import KeyPath, Origin, together
-from etl.config.schema import RESERVED, Pipeline, Settings, check_name
+from etl.config.schema import RESERVED, Pipeline, check_name
+from etl.config.settings import Settings
 from etl.config.strict import NAME
 from etl.config.wording import Section, known_keys, near_word
 from etl.config.yaml_lines import Document, Problem

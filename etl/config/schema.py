@@ -1,4 +1,4 @@
-"""What an operator may write, as frozen models: settings, and one model per pipeline file.
+"""What an operator may write about a pipeline, as frozen models: one for each `pipelines/<name>.yaml`.
 
 Only shapes and defaults live here; reading YAML is `reading`'s. The options of a format or of a location are
 kept as written and validated by the room that knows them, through `reading.options`.
@@ -18,7 +18,6 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
-    SecretStr,
     Tag,
     ValidationInfo,
     field_validator,
@@ -28,82 +27,15 @@ from pydantic import (
 from etl.config.cleaning import Clean
 from etl.config.durations import Duration, Share, Size
 from etl.config.expecting import Expectation, one_or_many
-from etl.config.following import Callbacks, CatchAll, Hook
-from etl.config.noticing import Mail, Notices, PipelineMail, SiteName
-from etl.config.operating import Dashboard, SwitchedDashboard, UrlOrHeartbeat
-from etl.config.scheduling import Schedule, Schedules, SwitchedSchedule
+from etl.config.following import Hook
+from etl.config.noticing import PipelineMail
+from etl.config.scheduling import Schedule, Schedules
 from etl.config.strict import NAME, Names, Strict
 
 #: words that already mean something in the data tree.
 RESERVED = frozenset(
     {"extract", "transform", "load", "clean", "working", "in_process", "resolved", "failed", "archive"}
 )
-
-
-class Settings(Strict):
-    """`settings.yaml`: where the data lies and who works it."""
-
-    data: Path = Path("data")
-    redis: SecretStr = SecretStr("embedded")
-    workers: int = Field(default=2, ge=1, le=64)
-    scan: Duration = Field(default="30s", gt=0)  # type: ignore[assignment]
-    #: free disk below which nothing is begun.
-    reserve: Size = "1GB"  # type: ignore[assignment]
-    #: how long a job in hand may go on when its worker is asked to stop.
-    stop_grace: Duration = "60s"  # type: ignore[assignment]
-    #: where the SQL history lies; without, in the data folder.
-    ledger: SecretStr | None = None
-    #: how often the ledger is held against the folders, whatever was heard meanwhile.
-    reconcile: Duration = Field(default="10m", gt=0)  # type: ignore[assignment]
-    #: the queues that workers of `etl up` and `etl service workers` serve; empty: all that pipelines name.
-    queues: Names = ()
-    catch_all: CatchAll = CatchAll()
-    callbacks: Callbacks = Callbacks()
-    #: who is told by mail; without, notices are only logged.
-    mail: Mail | None = None
-    notices: Notices = Notices()
-    #: which installation this is, in the subject of notices: `prod`.
-    name: SiteName = ""
-    #: where clean puts what it archives; without, in the data folder.
-    archive: Path | None = None
-    #: how archives are packed; `zst` needs the extra `zst`.
-    archive_format: Literal["gz", "zst"] = "gz"
-    #: `host:port` at which the supervisor serves Prometheus metrics; without, nowhere.
-    metrics: str | None = None
-    #: when the archive is made and cleared up every night; None: only when asked for.
-    clean: SwitchedSchedule = Schedule(cron="30 2 * * *")
-    #: rq-dashboard; None: nowhere.
-    dashboard: SwitchedDashboard = Dashboard()
-    #: who is told by the supervisor that everything runs.
-    heartbeat: UrlOrHeartbeat = None
-
-    @field_validator("data")
-    @classmethod
-    def _data_is_a_folder_of_its_own(cls, value: Path) -> Path:
-        if value == Path():
-            raise ValueError("name a folder of its own, for example data")
-        return value
-
-    @field_validator("redis")
-    @classmethod
-    def _redis_is_embedded_or_a_url(cls, value: SecretStr) -> SecretStr:
-        if not re.match(r"embedded$|(redis|rediss|unix)://.", value.get_secret_value()):
-            raise ValueError("write embedded, or a URL that starts with redis://, rediss:// or unix://")
-        return value
-
-    @field_validator("ledger")
-    @classmethod
-    def _ledger_is_a_database(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is not None and not re.match(r"(sqlite|postgresql)(\+\w+)?://.", value.get_secret_value()):
-            raise ValueError("write a URL that starts with sqlite:/// or postgresql+psycopg://")
-        return value
-
-    @field_validator("metrics")
-    @classmethod
-    def _metrics_are_at_a_port(cls, value: str | None) -> str | None:
-        if value is not None and not re.fullmatch(r".+:\d{1,5}", value):
-            raise ValueError(f"{value!r} is not host:port; write for example 127.0.0.1:9464")
-        return value
 
 
 class About(Strict):

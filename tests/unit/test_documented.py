@@ -14,7 +14,8 @@ import pytest
 from pydantic import BaseModel
 
 from etl.cli.verbs import VERBS, etl
-from etl.config.schema import Pipeline, Settings
+from etl.config.schema import Pipeline
+from etl.config.settings import Settings
 from etl.formats.format import FORMATS
 from etl.locations.location import KINDS
 from etl.model import Reason, Trouble

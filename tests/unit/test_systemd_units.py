@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from etl.cli.verbs import VERBS
-from etl.config.schema import Settings
+from etl.config.settings import Settings
 from etl.services.catalogue import SERVICES
 from etl.services.supervisor import STOP_WITHIN
 
