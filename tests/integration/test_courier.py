@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import signal
 from collections.abc import Iterator
 from email.message import Message
@@ -88,7 +89,10 @@ def spooled(road: Road) -> list[str]:
     return [path.name for path in spool.waiting(road.layout)]
 
 
-def test_a_callback_is_told_once_with_a_signature_and_a_key(tmp_path: Path, listener: Listener) -> None:
+def test_a_callback_is_told_once_with_a_signature_and_a_key(
+    tmp_path: Path, listener: Listener, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     road = project(tmp_path, allow=[listener.url])
     file_id = resolved(road, callback=f"{listener.url}/secret-token?x=1")
     turn(road)
@@ -109,6 +113,8 @@ def test_a_callback_is_told_once_with_a_signature_and_a_key(tmp_path: Path, list
     one = followed(road, file_id, "1/callback")
     assert (one.state, one.tries, one.target) == ("told", 1, "127.0.0.1")
     assert "secret-token" not in verdicts.path(road.layout, "books", file_id).read_text()
+    assert "127.0.0.1 answered 204" in caplog.text
+    assert "secret-token" not in caplog.text
     assert spooled(road) == []
     assert callback_key.path(road.layout).stat().st_mode & 0o777 == 0o600
 
