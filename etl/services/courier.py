@@ -18,9 +18,8 @@ from etl.app import App
 from etl.config.reading import Config
 from etl.errors import EtlError, Final
 from etl.files import layout as layouts
-from etl.files import names, notes, spool, verdicts
+from etl.files import spool, verdicts
 from etl.files.verdicts import Followed, Record
-from etl.model import Place, Stage
 from etl.notify import answer
 from etl.notify.answer import Answer
 from etl.queues import connection, enqueue, updates
@@ -161,10 +160,7 @@ class Courier:
         if item.what == spool.NOTICE:
             return
         verdicts.follow(self._app.layout, item.pipeline, item.file_id, _key(item), followed)
-        note = notes.glance_source(self._app.layout, item.pipeline, item.file_id)
-        if note is not None:  # so that the ledger hears of it
-            place = Place(pipeline=item.pipeline, stage=Stage.EXTRACT)
-            telling.moved(self._app, place, str(names.christen(note.given, note.id)))
+        telling.followed(self._app, item.pipeline, item.file_id)
 
 
 def _key(item: spool.Item) -> str:

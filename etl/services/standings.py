@@ -62,7 +62,7 @@ class Standings:
         with ledger.reading() as connection:
             files = queries.pieces(connection, known.pipeline, known.file_id)
         standing = _standing(self._app, known, files, told)
-        if standing.delivery.judged:
+        if standing.delivery.judged and not known.open:
             self._later.pop(_key(known), None)
         else:  # never more than a tenth of the time for one that goes on
             self._put_off(known, 10 * (self._clock() - begun))
@@ -87,9 +87,10 @@ def _standing(app: App, known: Delivery, files: Sequence[File], told: verdicts.V
         now = replace(now, verdict_number=last.number)
         if now.verdict != "working":
             now = replace(now, ended=last.at)
-    if files and not known.open:
-        # of what is between two folders there is no verdict yet, and nobody may touch it again
-        now = replace(now, judged=last is not None and last.verdict == now.verdict)
+    if files:
+        # whatever moves an open one touches it again; of what is between two folders there is no verdict yet, and
+        # nobody may touch that
+        now = replace(now, judged=bool(known.open) or (last is not None and last.verdict == now.verdict))
     return writes.Standing(
         delivery=now,
         verdicts=[_verdict(known, record) for record in told.records],

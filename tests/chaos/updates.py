@@ -138,7 +138,11 @@ def _is_at_rest(road: Road) -> bool:
                 stamps = queries.stamps(asking)
         finally:
             ledger.close()
-        return len(known) == len(road.ids()) and all(one.judged for one in known) and all(stamps.values())
+        return (
+            len(known) == len(road.ids())
+            and all(one.judged and not one.open for one in known)
+            and all(stamps.values())
+        )
     return False
 
 
