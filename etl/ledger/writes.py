@@ -66,7 +66,7 @@ def record(connection: sa.Connection, batch: Batch) -> None:
     arrived = [codec.delivery_row(one) for one in batch.arrived]
     put(connection, tables.deliveries, arrived, keep=True)
     _put_files(connection, before, batch.seen)
-    _touch(connection, {one: (0, 0) for one in batch.touched})
+    _touch(connection, dict.fromkeys(batch.touched, (0, 0)))
     _put_attempts(connection, [*batch.attempts, *_noted(batch.seen, before)])
     put(connection, tables.folders, [_listed(one) for one in batch.listed], only=("stamp", "ignored"))
     if batch.position:

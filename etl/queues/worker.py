@@ -128,7 +128,7 @@ class Worker(SimpleWorker):
 
     def heartbeat(self, *args: Any, **kwargs: Any) -> None:
         """Give a sign of life, and register once more where Redis has forgotten us (P12)."""
-        super().heartbeat(*args, **kwargs)  # type: ignore[no-untyped-call]
+        super().heartbeat(*args, **kwargs)
         if time.monotonic() >= self._known_until and kwargs.get("pipeline") is None:
             self._known_until = time.monotonic() + KNOWN_EVERY
             if not self.connection.sismember(self.redis_workers_keys, self.key):

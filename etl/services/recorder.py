@@ -148,7 +148,7 @@ class Recorder:
             self._record(ledger, wanted, touched=followed, attempts=attempts, position=position)
             self._position = position
 
-    def _record(
+    def _record(  # noqa: PLR0913 - the parts of one batch
         self,
         ledger: Ledger,
         wanted: Iterable[Address],
