@@ -64,6 +64,8 @@ class Courier:
         #: by file in the spool: when it is due; by target: until when it is left alone, and for how long.
         self._later: dict[str, float] = {}
         self._away: dict[str, tuple[float, float]] = {}
+        #: by file in the spool: what came of it, until that is recorded.
+        self._unrecorded: dict[str, Followed] = {}
 
     def turn(self) -> float:
         """Send what is due; give the seconds until the next turn is wanted."""
@@ -74,8 +76,17 @@ class Courier:
             if service.asked():
                 break
             if self._later.get(path.name, 0.0) <= self._clock():
-                self.send(path)
+                self._send_alone(path)
         return EVERY
+
+    def _send_alone(self, path: Path) -> None:
+        """Try one spooled file; what is wrong with it, or with the disk, keeps no other waiting."""
+        try:
+            self.send(path)
+        except (EtlError, OSError) as error:
+            log.warning("%s: %s", self.name, error, extra={"event": "follow_put_off"})
+            damaged = isinstance(error, Final)
+            self._later[path.name] = self._clock() + (MOST if damaged else FIRST)
 
     def close(self) -> None:
         """Close what was opened."""
@@ -88,6 +99,8 @@ class Courier:
             return None
         item, lock = taken
         with lock:
+            if (known := self._unrecorded.get(path.name)) is not None:
+                return self._recorded(path, item, known)
             if item.not_before > self._clock():
                 self._later[path.name] = item.not_before
                 return None
@@ -134,10 +147,17 @@ class Courier:
         followed = Followed(state=said.state, tries=tries, said=said.said, at=now, target=said.target)
         if said.state == answer.WAITING:
             self._put_off(path, replace(item, tries=tries), said.target)
+            self._record(item, followed)
+            return followed
+        self._away.pop(said.target, None)
+        return self._recorded(path, item, followed)
+
+    def _recorded(self, path: Path, item: spool.Item, followed: Followed) -> Followed:
+        """Record the end of one thing; where the disk refuses that, it is remembered and not told once more."""
+        self._unrecorded[path.name] = followed
         self._record(item, followed)
-        if said.state != answer.WAITING:
-            self._away.pop(said.target, None)
-            spool.remove(path)
+        spool.remove(path)
+        del self._unrecorded[path.name]
         return followed
 
     def _put_off(self, path: Path, item: spool.Item, target: str) -> None:

@@ -51,6 +51,9 @@ class Standings:
 
     def _standing(self, ledger: Ledger, known: Delivery) -> writes.Standing | None:
         begun = self._clock()
+        config = self._app.config
+        if known.pipeline not in {*config.pipelines, *config.broken}:
+            return writes.Standing(delivery=replace(known, judged=True))  # nobody will ever judge it
         try:
             if not known.open:
                 judging.judge(self._app, known.pipeline, known.file_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import logging
@@ -219,6 +220,47 @@ def test_it_is_given_up_in_the_end_and_recorded_as_failed(tmp_path: Path) -> Non
     assert (one.state, one.tries) == ("failed", courier.TRIES)
     assert one.said.startswith("given up after 20 tries: 127.0.0.1 did not answer")
     assert spooled(road) == []
+
+
+def test_what_was_told_while_the_disk_was_full_is_recorded_later_and_not_told_again(
+    tmp_path: Path, listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    road, clock = project(tmp_path, allow=[listener.url]), Clock()
+    first, second = (resolved(road, callback=f"{listener.url}/{name}") for name in "ab")
+
+    def full(layout: Any, pipeline: str, file_id: str, *told: Any) -> None:
+        if file_id == first:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        follow(layout, pipeline, file_id, *told)
+
+    follow = verdicts.follow
+    with road.opened() as app:
+        one = courier.Courier(app, clock=clock)
+        with monkeypatch.context() as patched:
+            patched.setattr(verdicts, "follow", full)
+            for _ in range(3):
+                one.turn()
+                clock.now += 60
+        # nobody else waited for it
+        assert followed(road, second, "1/callback").state == "told"
+        assert spooled(road) == [f"books~{first}~1~callback.json"]
+        one.turn()
+        one.close()
+    assert followed(road, first, "1/callback").state == "told"
+    assert sorted(call.path for call in listener.calls) == ["/a", "/b"]
+    assert spooled(road) == []
+
+
+def test_a_damaged_spooled_file_is_told_and_stops_nobody(
+    tmp_path: Path, listener: Listener, caplog: pytest.LogCaptureFixture
+) -> None:
+    road = project(tmp_path, allow=[listener.url])
+    file_id = resolved(road, callback=listener.url)
+    (spool.folder(road.layout) / "aaa.json").write_text("{")
+    turn(road)
+    assert "aaa.json is damaged" in caplog.text and "move aaa.json out of the folder" in caplog.text.lower()
+    assert followed(road, file_id, "1/callback").state == "told"
+    assert spooled(road) == ["aaa.json"]
 
 
 def test_others_do_not_wait_behind_a_host_that_is_away(tmp_path: Path, listener: Listener) -> None:

@@ -205,6 +205,22 @@ def test_a_delivery_that_waits_is_looked_at_once(road: Road) -> None:
     assert standing(road) == VERDICTS
 
 
+def test_a_pipeline_that_is_gone_leaves_nothing_to_be_judged(
+    road: Road, caplog: pytest.LogCaptureFixture
+) -> None:
+    with recording(road) as turns:
+        turns()
+    (road.root / "config" / "pipelines" / "books.yaml").rename(road.root / "books.yaml")
+    with recording(road) as turns:
+        turns(lambda: ledger(road) == set() and len(standing(road)) == 3)
+    assert "not judged" not in caplog.text
+    (road.root / "books.yaml").rename(road.root / "config" / "pipelines" / "books.yaml")
+    with recording(road) as turns:
+        turns()
+    assert standing(road) == VERDICTS
+    assert set(records(road).values()) == {1}
+
+
 def test_an_emptied_redis_changes_nothing(road: Road) -> None:
     with recording(road) as turns:
         turns()
