@@ -266,6 +266,19 @@ def test_a_reader_makes_no_ledger(tmp_path: Path) -> None:
     assert not (tmp_path / "data" / ".etl" / "ledger.db").exists()
 
 
+def test_a_ledger_that_could_not_be_opened_is_found_before_the_night(
+    tmp_path: Path, database_url: str
+) -> None:
+    assert opening.problem(config(tmp_path, database_url), DATA_ID) == ""
+    assert not (tmp_path / "warehouse.db").exists()
+    writable(tmp_path, database_url).close()
+    assert opening.problem(config(tmp_path, database_url), DATA_ID) == ""
+    assert "belongs to another data folder" in opening.problem(config(tmp_path, database_url), "another")
+    away = config(tmp_path, "postgresql+psycopg://anna:s3cret@127.0.0.1:1/books")
+    assert "127.0.0.1/books does not answer" in opening.problem(away, DATA_ID)
+    assert "s3cret" not in opening.problem(away, DATA_ID)
+
+
 def test_a_damaged_file_says_what_to_do(tmp_path: Path) -> None:
     path = tmp_path / "data" / ".etl" / "ledger.db"
     path.parent.mkdir(parents=True)
