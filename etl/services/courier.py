@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from etl import disk
 from etl.app import App
 from etl.config.reading import Config
 from etl.errors import EtlError, Final
@@ -109,10 +110,10 @@ class Courier:
                 return self._left_alone(path, item, target)
             if item.what == spool.NOTICE:
                 return self._ended(path, item, self._follower.notice(item))
-            record = self._due(path, item)
+            record = self._due(path, item, lock)
             return self._ended(path, item, self._follower.follow(item, record)) if record else None
 
-    def _due(self, path: Path, item: spool.Item) -> Record | None:
+    def _due(self, path: Path, item: spool.Item, lock: disk.Lock) -> Record | None:
         """Give the verdict that is to be followed; None when it is not written yet, or was followed already."""
         try:
             told = verdicts.read(self._app.layout, item.pipeline, item.file_id)
@@ -126,7 +127,10 @@ class Courier:
             return None
         if record.verdict != item.payload.get("verdict") or (before and before.state != answer.WAITING):
             # another verdict was written in its place, or whoever told it died before the file was gone
-            spool.remove(path)
+            if disk.same_file(
+                path, lock.descriptor
+            ):  # who judges may just have spooled what follows that verdict
+                spool.remove(path)
             return None
         return record
 

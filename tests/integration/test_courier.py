@@ -357,6 +357,39 @@ def test_nothing_follows_a_verdict_that_was_never_written(tmp_path: Path, listen
     assert len(listener.calls) == 1
 
 
+def test_what_is_spooled_while_an_older_one_of_its_name_is_looked_at_is_not_taken_away_with_it(
+    tmp_path: Path, listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    road = project(tmp_path, allow=[listener.url])
+    waiting = arrivals.publish(
+        road.layout, "books", io.BytesIO(b'{"n": 1}\n'), "m.json", {"callback": f"{listener.url}/a"}
+    )
+    road.work()
+    file_id = waiting.name.partition("~")[2].removesuffix(".json")
+    # of a verdict that was never written, because whoever judged died
+    stale = spool.Item(
+        what="callback", pipeline="books", file_id=file_id, number=1, payload={"verdict": "partial"}
+    )
+    spool.put(road.layout, stale)
+    read = verdicts.read
+
+    def judged_meanwhile(*about: Any) -> verdicts.Verdicts:
+        monkeypatch.setattr(verdicts, "read", read)
+        road.judge()
+        return read(*about)
+
+    with road.opened() as app:
+        one = courier.Courier(app)
+        monkeypatch.setattr(verdicts, "read", judged_meanwhile)
+        one.turn()
+        assert listener.calls == []
+        assert spooled(road) == [stale.name]
+        one.turn()
+        one.close()
+    assert [call.told["verdict"] for call in listener.calls] == ["resolved"]
+    assert spooled(road) == []
+
+
 def test_a_hook_that_is_gone_from_the_configuration_is_recorded_as_failed(tmp_path: Path) -> None:
     road = project(tmp_path, {"start": "reports"})
     file_id = resolved(road)
