@@ -27,8 +27,9 @@ from tests import supervising
 from tests.road import Road
 
 FAULT = "drop=0.1,double=0.05,shuffle"
-#: seconds within which the ledger has to have come to rest once no file moves any more.
-CONVERGED_WITHIN = 180.0
+#: seconds within which the ledger has to have come to rest once no file moves any more, and for each file: each
+#: delivery gets its verdict, which is synced, and a recorder that is killed all the time gets to few before.
+CONVERGED_WITHIN, PER_FILE = 180.0, 0.1
 #: one file: where it lies and under which name.
 Lying = tuple[str, str, str]
 
@@ -91,7 +92,7 @@ def unleash(road: Road, files: int, *, within: float, seed: int = 0, tell: Calla
             tell(
                 f"{files:,} files worked in {report.seconds:.0f} s, the recorder killed {report.kills} times"
             )
-            _wait_until_judged(road, up)
+            _wait_until_judged(road, up, files)
             report.converged = time.monotonic() - begun - report.seconds
             report.recorder_cpu += _cpu(up.pid("recorder"))
             up.stop()
@@ -129,8 +130,8 @@ def _cpu(pid: int) -> float:
     return 0.0
 
 
-def _wait_until_judged(road: Road, up: supervising.Up) -> None:
-    until = time.monotonic() + CONVERGED_WITHIN
+def _wait_until_judged(road: Road, up: supervising.Up, files: int) -> None:
+    until = time.monotonic() + CONVERGED_WITHIN + files * PER_FILE
     while not _is_at_rest(road):
         assert time.monotonic() < until, f"the ledger does not come to rest: {up.text()[-3000:]}"
         time.sleep(0.5)
