@@ -46,7 +46,8 @@ class EtlError(Exception):
         self.recipe = ""
 
     def __str__(self) -> str:
-        return f"{self.summary}. {self.next[0].upper()}{self.next[1:]}" if self.next else self.summary
+        end = "" if self.summary.endswith(("?", "!", ".")) else "."
+        return f"{self.summary}{end} {self.next[0].upper()}{self.next[1:]}" if self.next else self.summary
 
 
 class ConfigError(EtlError):

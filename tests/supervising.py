@@ -60,7 +60,7 @@ class Up:
         """Give the services that run now, by name."""
         return {one.name: one for one in records.living(self.road.data)}
 
-    def pid(self, name: str, *, other_than: int = 0, within: float = 15.0) -> int:
+    def pid(self, name: str, *, other_than: int = 0, within: float = 60.0) -> int:
         """Wait for a service and give its process id."""
 
         def shows() -> int:
@@ -78,7 +78,7 @@ class Up:
     def text(self) -> str:
         return self.log.read_text()
 
-    def wait_for(self, text: str, times: int = 1, within: float = 20.0) -> str:
+    def wait_for(self, text: str, times: int = 1, within: float = 60.0) -> str:
         """Wait until the log says something so often."""
         wait_until(lambda: self.text().count(text) >= times, f"{text!r} in {self.text()}", within)
         return self.text()
@@ -90,12 +90,12 @@ class Up:
         """Ask it to stop and give its exit code."""
         self.below()
         self.signal(signal.SIGTERM)
-        return self.process.wait(30)
+        return self.process.wait(60)
 
     def nothing_runs(self) -> None:
         """Wait until no process that was seen below it lives."""
         wait_until(
-            lambda: not [pid for pid in self.seen if lives(pid)], f"all of {self.seen} are gone", within=5.0
+            lambda: not [pid for pid in self.seen if lives(pid)], f"all of {self.seen} are gone", within=20.0
         )
 
 

@@ -265,7 +265,11 @@ def open_outside(path: Path) -> Iterator[BinaryIO]:
         raise UnsafeName(
             f"cannot read {str(path)!r}: {error.strerror}", next="check the path and its permissions"
         ) from error
+    # before it becomes a stream, which refuses a folder in words of its own
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise UnsafeName(
+            f"{str(path)!r} is not a regular file", next="name files, not folders, pipes or devices"
+        )
     with os.fdopen(descriptor, "rb") as stream:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise UnsafeName(f"{str(path)!r} is not a regular file", next="name files, not pipes or devices")
         yield stream

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from etl import disk, points
+from etl.errors import Final
 from etl.files.layout import Layout
 from etl.points import Point
 
@@ -93,7 +94,7 @@ def of(layout: Layout, pipeline: str, file_id: str) -> list[Path]:
 
 
 def take(path: Path) -> tuple[Item, disk.Lock] | None:
-    """Lock one spooled file and read it; None when another has it, it is gone, or it cannot be read.
+    """Lock one spooled file and read it; None when another has it or it is gone, `Final` when it is damaged.
 
     Its lock lasts until the file is written anew or removed, so that two couriers never tell the same.
     """
@@ -108,8 +109,14 @@ def take(path: Path) -> tuple[Item, disk.Lock] | None:
             known = {one.name for one in fields(Item)}
             written = json.loads(path.read_bytes())
             return Item(**{key: value for key, value in written.items() if key in known}), lock
-    except (OSError, ValueError, TypeError, AttributeError):
+    except OSError:
         pass
+    except (ValueError, TypeError, AttributeError) as error:
+        lock.release()
+        raise Final(
+            f"the spooled file {path} is damaged: {error}",
+            next=f"nobody is told what it says; move {path.name} out of the folder",
+        ) from error
     lock.release()
     return None
 

@@ -118,6 +118,20 @@ def for_reading(config: Config, data_id: str) -> Ledger:
     return ledger
 
 
+def problem(config: Config, data_id: str) -> str:
+    """Say why the recorder could not open the ledger, or "": it answers, or is still to be made; makes nothing."""
+    try:
+        ledger = _open(config)
+        if ledger.path is not None and not ledger.path.exists():
+            return ""
+        with _closed_if_refused(ledger), ledger.reading() as connection:
+            _must_fit(_version(connection), connection, ledger, data_id)
+        ledger.close()
+    except (ConfigError, Unavailable) as error:
+        return str(error)
+    return ""
+
+
 def for_writing(config: Config, data_id: str) -> Ledger:
     """Open the ledger for one who writes it, made or brought up to date first, or raise `Unavailable`."""
     ledger = _open(config)

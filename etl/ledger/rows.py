@@ -116,7 +116,7 @@ class Delivery:
     #: files of it that wait or are worked, and that lie in `failed/`; kept by `writes`.
     open: int = 0
     failed: int = 0
-    #: False: touched since its counts were last made and its verdict was last asked for.
+    #: False: touched since its counts were last made and, where nothing of it is open, its verdict was asked for.
     judged: bool = False
     #: how it stands: working, resolved, partial, failed.
     verdict: str = "working"

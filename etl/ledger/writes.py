@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +41,8 @@ class Batch:
     #: for each name that was looked for: the files of that name at that place now; none: it is gone.
     seen: Mapping[Address, Sequence[File]] = field(default_factory=dict)
     attempts: Sequence[Attempt] = ()
+    #: deliveries to be asked about again although none of their files moved.
+    touched: Collection[Delivered] = ()
     #: source files that the ledger may not know yet.
     arrived: Sequence[Delivery] = ()
     #: folders as they were listed.
@@ -64,6 +66,7 @@ def record(connection: sa.Connection, batch: Batch) -> None:
     arrived = [codec.delivery_row(one) for one in batch.arrived]
     put(connection, tables.deliveries, arrived, keep=True)
     _put_files(connection, before, batch.seen)
+    _touch(connection, dict.fromkeys(batch.touched, (0, 0)))
     _put_attempts(connection, [*batch.attempts, *_noted(batch.seen, before)])
     put(connection, tables.folders, [_listed(one) for one in batch.listed], only=("stamp", "ignored"))
     if batch.position:
@@ -253,9 +256,22 @@ def see_services(connection: sa.Connection, living: Iterable[Run], now: float) -
 
 def forget_place(connection: sa.Connection, place: Place) -> None:
     """Take all files of a place out that is no longer configured; what happened there is kept."""
+    _touch(connection, _left_behind(connection, place))
     for table in (tables.files, tables.folders, tables.causes):
         same = [table.c[key] == value for key, value in codec.at(place).items()]
         connection.execute(sa.delete(table).where(*same))
+
+
+def _left_behind(connection: sa.Connection, place: Place) -> dict[Delivered, list[int]]:
+    """Count, below zero, what deliveries have at a place that is about to be forgotten and not yet resolved."""
+    table, counts = tables.files, defaultdict[Delivered, list[int]](lambda: [0, 0])
+    where = [table.c[key] == value for key, value in codec.at(place).items()]
+    statement = sa.select(table.c.file_id, table.c.status).where(
+        *where, table.c.file_id != "", table.c.status != str(Status.RESOLVED)
+    )
+    for file_id, status in connection.execute(statement):
+        counts[place.pipeline, file_id][status == Status.FAILED] -= 1
+    return counts
 
 
 # --- for both databases --------------------------------------------------------------------------------------

@@ -121,7 +121,9 @@ def _require(entry: str, host: str, address: str) -> None:
         real = _real(ipaddress.ip_address(address))
     except ValueError as error:
         raise Forbidden(f"{host} leads to {address!r}, which is no address") from error
-    if real.is_global and not real.is_multicast:
+    # of what is reserved, or was once a site's own, Python says that it is global
+    inside = real.is_multicast or real.is_reserved or getattr(real, "is_site_local", False)
+    if real.is_global and not inside:
         return
     exact = not set("*?") & set(entry)
     if exact and (_is_address(host) or host == "localhost"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 import time
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -71,6 +72,9 @@ class Poster:
 
     def _client(self) -> httpx.Client:
         if self._opened is None:
+            # it would log every URL as a whole, and a producer's may carry a secret
+            logging.getLogger("httpx").setLevel(logging.WARNING)
+            logging.getLogger("httpcore").setLevel(logging.WARNING)
             self._opened = httpx.Client(
                 trust_env=False, follow_redirects=False, timeout=TIMEOUT, transport=self._transport
             )

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 #: set of all queue keys, of every program that shares this Redis.
 QUEUES = "rq:queues"
+#: set of all worker keys.
+WORKERS = "rq:workers"
 _QUEUE = "rq:queue:"
 _STARTED = "rq:wip:"
 _WORKERS = "rq:workers:"

@@ -37,14 +37,17 @@ def _asking() -> Iterator[None]:
 
 @_asking()
 def living_workers(client: redis_py.Redis, data_id: str, queues: Sequence[str]) -> int:
-    """Count the workers on these queues that are connected."""
-    named = {
-        keys.worker_name(keys.text(key))
-        for queue in queues
-        for key in client.smembers(keys.workers(data_id, queue))
-    }
+    """Count the workers on these queues that are connected; one that a flush made nameless may be on any."""
+    named = {name for queue in queues for name in _members(client, keys.workers(data_id, queue))}
     alive = clients.connected_names(client)
-    return len(named if alive is None else named & alive)
+    if alive is None:
+        return len(named)
+    ours = {name for name in alive if name.startswith(keys.queue_name(data_id, ""))}
+    return len(named & ours | ours - _members(client, keys.WORKERS))
+
+
+def _members(client: redis_py.Redis, key: str) -> set[str]:
+    return {keys.worker_name(keys.text(one)) for one in client.smembers(key)}
 
 
 @_asking()

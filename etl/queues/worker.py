@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 MAINTENANCE = 60
 #: seconds a silent worker is believed to live; it waits for jobs 15 s less than that in one go.
 WORKER_TTL = 45
+#: seconds between looks whether Redis still knows this worker: somebody may have flushed it.
+KNOWN_EVERY = 5.0
 
 
 def run_worker(
@@ -55,15 +57,25 @@ def run_worker(
     logging.getLogger("rq.worker").setLevel(logging.WARNING)
     logging.getLogger("rq.worker").addFilter(_without_traceback)
     name = f"{keys.queue_name(data_id, socket.gethostname())}-{os.getpid()}-{secrets.token_hex(3)}"
-    # all connections of this worker carry its name: that is how others see that it lives
-    connection.connection_pool.connection_kwargs["client_name"] = name
     names = [keys.queue_name(data_id, queue) for queue in queues]
     try:
+        _christen(connection, name)
         Worker(names, name, connection, report or Unheard()).work(
             burst=ends == 0, max_idle_time=max(1, round(ends)) if ends else None
         )
     except redis.RedisError as error:
         raise Unavailable(f"Redis does not answer ({error})") from error
+
+
+def _christen(connection: redis.Redis, name: str) -> None:
+    """Have all connections of this worker carry its name: that is how others see that it lives.
+
+    Those that are open already have none, and less patience than waiting for a job takes: they are opened anew.
+    """
+    pool = connection.connection_pool
+    pool.connection_kwargs["client_name"] = name
+    pool.disconnect()
+    pool.reset()
 
 
 def _without_traceback(record: logging.LogRecord) -> bool:
@@ -107,11 +119,21 @@ class Worker(SimpleWorker):
         )
         self._report = report
         self._waits_for_jobs = False
+        self._known_until = 0.0
 
     def bootstrap(self, *_: Any, **__: Any) -> None:
         """Register, and leave logging and subscriptions alone."""
         self.register_birth()  # type: ignore[no-untyped-call]
         self.set_state(WorkerStatus.STARTED)
+
+    def heartbeat(self, *args: Any, **kwargs: Any) -> None:
+        """Give a sign of life, and register once more where Redis has forgotten us (P12)."""
+        super().heartbeat(*args, **kwargs)
+        if time.monotonic() >= self._known_until and kwargs.get("pipeline") is None:
+            self._known_until = time.monotonic() + KNOWN_EVERY
+            if not self.connection.sismember(self.redis_workers_keys, self.key):
+                self.connection.delete(self.key)
+                self.register_birth()  # type: ignore[no-untyped-call]
 
     def unsubscribe(self) -> None:
         """Do nothing: we listen to no channel, so nobody can order through Redis what we do not offer."""

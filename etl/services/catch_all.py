@@ -160,9 +160,13 @@ class CatchAll:
             complaints.notice(self._app.layout, one)
 
     def _cleared(self, queue: str, before: Unserved | None) -> None:
-        if before is not None:
-            for place in self._places(queue):
+        if before is None:
+            return
+        # everywhere: a place may name another queue by now
+        for pipeline in self._config.pipelines:
+            for place in self._app.places(pipeline):
                 complaints.remove(self._app.layout, place, queue)
+        if before.state != COUNTING:  # nobody was told of it
             log.info(
                 "queue %s is served again, or nothing waits in it", queue, extra={"event": "queue_served"}
             )

@@ -38,12 +38,13 @@ class Finding:
 
 
 def check(config: Config) -> Iterator[Finding]:
-    """Try configuration, folders, Redis and every pipeline."""
+    """Try configuration, folders, Redis, the ledger and every pipeline."""
     for name, errors in config.broken.items():
         for error in errors:
             yield Finding(about=f"pipeline {name}", problem=str(error))
     yield from _folders(config)
     yield Finding(about="redis", problem=_redis(config))
+    yield Finding(about="ledger", problem=_ledger(config))
     if hint := _not_served(config):
         yield Finding(about="queues", hint=hint)
     for doubled in config.doubled_types():
@@ -136,6 +137,15 @@ def _redis(config: Config) -> str:
             return "; ".join(connection.findings(client))
     except EtlError as error:
         return str(error)
+
+
+def _ledger(config: Config) -> str:
+    from etl.ledger import opening
+
+    try:
+        return opening.problem(config, Layout(config.data).data_id())
+    except OSError:
+        return ""  # it is the data folder's fault, and said there
 
 
 def _pipeline(config: Config, pipeline: PipelineConfig) -> Iterator[Finding]:

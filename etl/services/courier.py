@@ -15,13 +15,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from etl import disk
 from etl.app import App
 from etl.config.reading import Config
 from etl.errors import EtlError, Final
 from etl.files import layout as layouts
-from etl.files import names, notes, spool, verdicts
+from etl.files import spool, verdicts
 from etl.files.verdicts import Followed, Record
-from etl.model import Place, Stage
 from etl.notify import answer
 from etl.notify.answer import Answer
 from etl.queues import connection, enqueue, updates
@@ -70,6 +70,8 @@ class Courier:
         #: by file in the spool: when it is due; by target: until when it is left alone, and for how long.
         self._later: dict[str, float] = {}
         self._away: dict[str, tuple[float, float]] = {}
+        #: by file in the spool: what came of it, until that is recorded.
+        self._unrecorded: dict[str, Followed] = {}
 
     def turn(self) -> float:
         """Send what is due; give the seconds until the next turn is wanted."""
@@ -82,9 +84,18 @@ class Courier:
             if service.asked():
                 break
             if self._later.get(path.name, 0.0) <= self._clock():
-                self.send(path)
+                self._send_alone(path)
                 self._watch.turn()  # also while somebody is slow to take what he is sent
         return EVERY
+
+    def _send_alone(self, path: Path) -> None:
+        """Try one spooled file; what is wrong with it, or with the disk, keeps no other waiting."""
+        try:
+            self.send(path)
+        except (EtlError, OSError) as error:
+            log.warning("%s: %s", self.name, error, extra={"event": "follow_put_off"})
+            damaged = isinstance(error, Final)
+            self._later[path.name] = self._clock() + (MOST if damaged else FIRST)
 
     def close(self) -> None:
         """Close what was opened."""
@@ -98,6 +109,8 @@ class Courier:
             return None
         item, lock = taken
         with lock:
+            if (known := self._unrecorded.get(path.name)) is not None:
+                return self._recorded(path, item, known)
             if item.not_before > self._clock():
                 self._later[path.name] = item.not_before
                 return None
@@ -106,10 +119,10 @@ class Courier:
                 return self._left_alone(path, item, target)
             if item.is_notice:
                 return self._ended(path, item, self._follower.notice(item))
-            record = self._due(path, item)
+            record = self._due(path, item, lock)
             return self._ended(path, item, self._follower.follow(item, record)) if record else None
 
-    def _due(self, path: Path, item: spool.Item) -> Record | None:
+    def _due(self, path: Path, item: spool.Item, lock: disk.Lock) -> Record | None:
         """Give the verdict that is to be followed; None when it is not written yet, or was followed already."""
         try:
             told = verdicts.read(self._app.layout, item.pipeline, item.file_id)
@@ -123,7 +136,10 @@ class Courier:
             return None
         if record.verdict != item.payload.get("verdict") or (before and before.state != answer.WAITING):
             # another verdict was written in its place, or whoever told it died before the file was gone
-            spool.remove(path)
+            if disk.same_file(
+                path, lock.descriptor
+            ):  # who judges may just have spooled what follows that verdict
+                spool.remove(path)
             return None
         return record
 
@@ -144,10 +160,17 @@ class Courier:
         followed = Followed(state=said.state, tries=tries, said=said.said, at=now, target=said.target)
         if said.state == answer.WAITING:
             self._put_off(path, replace(item, tries=tries), said.target)
+            self._record(item, followed)
+            return followed
+        self._away.pop(said.target, None)
+        return self._recorded(path, item, followed)
+
+    def _recorded(self, path: Path, item: spool.Item, followed: Followed) -> Followed:
+        """Record the end of one thing; where the disk refuses that, it is remembered and not told once more."""
+        self._unrecorded[path.name] = followed
         self._record(item, followed)
-        if said.state != answer.WAITING:
-            self._away.pop(said.target, None)
-            spool.remove(path)
+        spool.remove(path)
+        del self._unrecorded[path.name]
         return followed
 
     def _is_over(self, item: spool.Item, tries: int) -> bool:
@@ -175,10 +198,7 @@ class Courier:
         if item.is_notice:
             return
         verdicts.follow(self._app.layout, item.pipeline, item.file_id, _key(item), followed)
-        note = notes.glance_source(self._app.layout, item.pipeline, item.file_id)
-        if note is not None:  # so that the ledger hears of it
-            place = Place(pipeline=item.pipeline, stage=Stage.EXTRACT)
-            telling.moved(self._app, place, str(names.christen(note.given, note.id)))
+        telling.followed(self._app, item.pipeline, item.file_id)
 
 
 def _key(item: spool.Item) -> str:

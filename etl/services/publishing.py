@@ -19,7 +19,7 @@ from etl.app import App
 from etl.config.reading import Config, PipelineConfig
 from etl.config.wording import near_word
 from etl.errors import ConfigError, Unavailable
-from etl.files import arrivals, headers, names, room
+from etl.files import arrivals, headers, names, room, verdicts
 from etl.files import layout as layouts
 from etl.model import Waiting
 from etl.queues import enqueue, looking
@@ -74,6 +74,7 @@ def put(config: Config, message: Draft, body: BinaryIO, size: int = 0) -> Waitin
     """Write a message, or raise `NoRoom`; when this returns, it survives a power loss (P8)."""
     tree = layouts.Layout(config.data)
     tree.make(message.pipeline, config.pipeline(message.pipeline).spec.load.locations)
+    verdicts.since(tree)  # before anything arrives, also where no service has ever run
     room.require(tree, config.settings.reserve, size)
     return arrivals.publish(tree, message.pipeline, body, message.given, message.headers)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from etl import disk
@@ -19,7 +19,7 @@ from etl.errors import Unavailable
 from etl.files import layout as layouts
 from etl.ledger import opening, queries, writes
 from etl.ledger.opening import Ledger
-from etl.ledger.rows import Address, Attempt, File, Folder, Run, spelled
+from etl.ledger.rows import Address, Attempt, Delivered, File, Folder, Run, spelled
 from etl.model import Update
 from etl.queues import connection, enqueue, updates
 from etl.services import comparing, records, sighting
@@ -144,14 +144,16 @@ class Recorder:
         if position and (told or position != self._position):
             attempts = [one for update in told if (one := sighting.attempt(update)) is not None]
             wanted = {(update.place, update.name) for update in told}
-            self._record(ledger, wanted, attempts=attempts, position=position)
+            followed = {key for update in told if (key := sighting.followed(update)) is not None}
+            self._record(ledger, wanted, touched=followed, attempts=attempts, position=position)
             self._position = position
 
-    def _record(
+    def _record(  # noqa: PLR0913 - the parts of one batch
         self,
         ledger: Ledger,
         wanted: Iterable[Address],
         *,
+        touched: Collection[Delivered] = (),
         attempts: Sequence[Attempt] = (),
         listed: Sequence[Folder] = (),
         position: str = "",
@@ -167,7 +169,12 @@ class Recorder:
             unknown = queries.unknown(writing, sources)
             arrived = [sighting.arrival(layout, *source, sources[source]) for source in sorted(unknown)]
             batch = writes.Batch(
-                seen=seen, attempts=attempts, arrived=arrived, listed=listed, position=position
+                seen=seen,
+                touched=touched,
+                attempts=attempts,
+                arrived=arrived,
+                listed=listed,
+                position=position,
             )
             writes.record(writing, batch)
 

@@ -14,8 +14,9 @@ from dataclasses import fields, replace
 
 from etl.files import causes, headers, names, notes, reasons
 from etl.files.layout import REQUESTS, Layout
-from etl.ledger.rows import Attempt, Delivery, File, spelled
+from etl.ledger.rows import Attempt, Delivered, Delivery, File, spelled
 from etl.model import Place, Status, Update
+from etl.stages import telling
 
 #: told events that end an attempt.
 ENDINGS = frozenset({"resolved", "failed", "put_off", "skipped"})
@@ -94,6 +95,12 @@ def arrival(layout: Layout, pipeline: str, file_id: str, known: Iterable[File]) 
         origin=note.origin,
         headers=headers.shown(note.headers),
     )
+
+
+def followed(update: Update) -> Delivered | None:
+    """Give the delivery whose verdict something followed; None where an update tells of something else."""
+    file = names.parse(update.place.pipeline, update.name) if update.event == telling.FOLLOWED else None
+    return (update.place.pipeline, file.id) if file else None
 
 
 def attempt(update: Update) -> Attempt | None:

@@ -51,6 +51,9 @@ class Standings:
 
     def _standing(self, ledger: Ledger, known: Delivery) -> writes.Standing | None:
         begun = self._clock()
+        config = self._app.config
+        if known.pipeline not in {*config.pipelines, *config.broken}:
+            return writes.Standing(delivery=replace(known, judged=True))  # nobody will ever judge it
         try:
             if not known.open:
                 judging.judge(self._app, known.pipeline, known.file_id)
@@ -62,7 +65,7 @@ class Standings:
         with ledger.reading() as connection:
             files = queries.pieces(connection, known.pipeline, known.file_id)
         standing = _standing(self._app, known, files, told)
-        if standing.delivery.judged:
+        if standing.delivery.judged and not known.open:
             self._later.pop(_key(known), None)
         else:  # never more than a tenth of the time for one that goes on
             self._put_off(known, 10 * (self._clock() - begun))
@@ -90,10 +93,11 @@ def _standing(app: App, known: Delivery, files: Sequence[File], told: verdicts.V
         now = replace(now, verdict_number=last.number)
         if now.verdict != "working":
             now = replace(now, ended=last.at)
-    if files and not known.open:
-        # of what is between two folders there is no verdict yet, and nobody may touch it again
-        now = replace(now, judged=last is not None and last.verdict == now.verdict)
-    if last is not None and now.judged:
+    if files:
+        # whatever moves an open one touches it again; of what is between two folders there is no verdict yet, and
+        # nobody may touch that
+        now = replace(now, judged=bool(known.open) or (last is not None and last.verdict == now.verdict))
+    if last is not None and now.judged and not known.open:
         # what of it was archived is in no folder, and counts all the same
         now = replace(
             now, rows=last.rows, units=last.units, held_back=last.held_back, loaded=dict(last.loaded)

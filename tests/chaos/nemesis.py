@@ -15,6 +15,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -330,9 +331,13 @@ class Nemesis:
     def _do(self, fault: str) -> None:
         match fault:
             case "kill":
+                # all of them may be gone just now
+                self.wait_for(self.here.victims, 60, "anybody to kill")
                 if victims := self.here.victims():
                     name, pid = self.random.choice(victims)
                     self._kill(pid, f"kill -9 {name}")
+                else:
+                    self.report.faults["kill -9 of nobody"] += 1
             case "kill supervisor":
                 self._kill(self.here.up.pid, "kill -9 supervisor")
                 self.here.restart()
@@ -360,15 +365,12 @@ class Nemesis:
             self.report.faults["FLUSHALL (redis was away)"] += 1
 
     def _pause(self) -> None:
-        pid = self.here.services().get("dropbox")
-        if pid is None:
-            return
-        os.kill(pid, signal.SIGSTOP)
-        time.sleep(1)
-        try:
+        self.wait_for(lambda: "dropbox" in self.here.services(), 60, "the dropbox")
+        with suppress(ProcessLookupError, KeyError):  # killed at a point meanwhile
+            pid = self.here.services()["dropbox"]
+            os.kill(pid, signal.SIGSTOP)
+            time.sleep(1)
             os.kill(pid, signal.SIGCONT)
-        except ProcessLookupError:
-            pass
         self.report.faults["SIGSTOP dropbox"] += 1
 
     def wait_for(self, condition: Callable[[], object], seconds: float, what: str) -> None:

@@ -11,10 +11,11 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from etl.config import reading
 from etl.files import names, notes, survey, verdicts
@@ -26,8 +27,9 @@ from tests import supervising
 from tests.road import Road
 
 FAULT = "drop=0.1,double=0.05,shuffle"
-#: seconds within which the ledger has to have come to rest once no file moves any more.
-CONVERGED_WITHIN = 60.0
+#: seconds within which the ledger has to have come to rest once no file moves any more, and for each file: each
+#: delivery gets its verdict, which is synced, and a recorder that is killed all the time gets to few before.
+CONVERGED_WITHIN, PER_FILE = 180.0, 0.1
 #: one file: where it lies and under which name.
 Lying = tuple[str, str, str]
 
@@ -49,24 +51,31 @@ class Report:
     differences: list[str] = field(default_factory=list)
 
 
-def project(root: Path, workers: int = 2) -> Road:
-    """Make a project with one pipeline into one folder."""
+def project(root: Path, databases: Mapping[str, str] | None = None, workers: int = 2) -> Road:
+    """Make a project with one pipeline into one folder, and into databases by their URLs."""
+    locations: dict[str, Any] = {"lake": {"kind": "files", "path": "lake"}}
+    for name, url in (databases or {}).items():
+        locations[name] = {"kind": "sql", "url": url, "table": "feed", "create": True}
     return Road(
         root,
         {
             "extract": {"complete": {"settle": "200ms"}},
             "transform": {"read": "csv"},
-            "load": {"locations": {"lake": {"kind": "files", "path": "lake"}}},
+            "load": {"locations": locations},
         },
         pipeline="feed",
         settings={"workers": workers, "scan": "5s", "reserve": "10MB", "stop_grace": "10s"},
     )
 
 
-def drop(road: Road, files: int) -> None:
-    """Drop all files at once, each in one piece."""
-    for number in range(files):
-        road.drop(f"file{number}.csv", f"id\n{number}\n")
+def drop(road: Road, files: int, dropbox: int) -> None:
+    """Drop all files, each in one piece, while the dropbox is stopped with SIGSTOP; then it goes on."""
+    os.kill(dropbox, signal.SIGSTOP)
+    try:
+        for number in range(files):
+            road.drop(f"file{number}.csv", f"id\n{number}\n")
+    finally:
+        os.kill(dropbox, signal.SIGCONT)
 
 
 def unleash(road: Road, files: int, *, within: float, seed: int = 0, tell: Callable[[str], None]) -> Report:
@@ -77,13 +86,13 @@ def unleash(road: Road, files: int, *, within: float, seed: int = 0, tell: Calla
         with supervising.up(road) as up:
             up.pid("recorder")
             begun = time.monotonic()
-            drop(road, files)
+            drop(road, files, up.pid("dropbox"))
             _kill_until_quiet(road, up, report, dice, begun + within)
             report.seconds = time.monotonic() - begun
             tell(
                 f"{files:,} files worked in {report.seconds:.0f} s, the recorder killed {report.kills} times"
             )
-            _wait_until_judged(road, up)
+            _wait_until_judged(road, up, files)
             report.converged = time.monotonic() - begun - report.seconds
             report.recorder_cpu += _cpu(up.pid("recorder"))
             up.stop()
@@ -121,8 +130,8 @@ def _cpu(pid: int) -> float:
     return 0.0
 
 
-def _wait_until_judged(road: Road, up: supervising.Up) -> None:
-    until = time.monotonic() + CONVERGED_WITHIN
+def _wait_until_judged(road: Road, up: supervising.Up, files: int) -> None:
+    until = time.monotonic() + CONVERGED_WITHIN + files * PER_FILE
     while not _is_at_rest(road):
         assert time.monotonic() < until, f"the ledger does not come to rest: {up.text()[-3000:]}"
         time.sleep(0.5)
@@ -138,7 +147,11 @@ def _is_at_rest(road: Road) -> bool:
                 stamps = queries.stamps(asking)
         finally:
             ledger.close()
-        return len(known) == len(road.ids()) and all(one.judged for one in known) and all(stamps.values())
+        return (
+            len(known) == len(road.ids())
+            and all(one.judged and not one.open for one in known)
+            and all(stamps.values())
+        )
     return False
 
 

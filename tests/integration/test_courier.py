@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
+import logging
 import signal
 from collections.abc import Iterator
 from email.message import Message
@@ -88,7 +90,10 @@ def spooled(road: Road) -> list[str]:
     return [path.name for path in spool.waiting(road.layout)]
 
 
-def test_a_callback_is_told_once_with_a_signature_and_a_key(tmp_path: Path, listener: Listener) -> None:
+def test_a_callback_is_told_once_with_a_signature_and_a_key(
+    tmp_path: Path, listener: Listener, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     road = project(tmp_path, allow=[listener.url])
     file_id = resolved(road, callback=f"{listener.url}/secret-token?x=1")
     turn(road)
@@ -109,6 +114,8 @@ def test_a_callback_is_told_once_with_a_signature_and_a_key(tmp_path: Path, list
     one = followed(road, file_id, "1/callback")
     assert (one.state, one.tries, one.target) == ("told", 1, "127.0.0.1")
     assert "secret-token" not in verdicts.path(road.layout, "books", file_id).read_text()
+    assert "127.0.0.1 answered 204" in caplog.text
+    assert "secret-token" not in caplog.text
     assert spooled(road) == []
     assert callback_key.path(road.layout).stat().st_mode & 0o777 == 0o600
 
@@ -215,6 +222,47 @@ def test_it_is_given_up_in_the_end_and_recorded_as_failed(tmp_path: Path) -> Non
     assert spooled(road) == []
 
 
+def test_what_was_told_while_the_disk_was_full_is_recorded_later_and_not_told_again(
+    tmp_path: Path, listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    road, clock = project(tmp_path, allow=[listener.url]), Clock()
+    first, second = (resolved(road, callback=f"{listener.url}/{name}") for name in "ab")
+
+    def full(layout: Any, pipeline: str, file_id: str, *told: Any) -> None:
+        if file_id == first:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        follow(layout, pipeline, file_id, *told)
+
+    follow = verdicts.follow
+    with road.opened() as app:
+        one = courier.Courier(app, clock=clock)
+        with monkeypatch.context() as patched:
+            patched.setattr(verdicts, "follow", full)
+            for _ in range(3):
+                one.turn()
+                clock.now += 60
+        # nobody else waited for it
+        assert followed(road, second, "1/callback").state == "told"
+        assert spooled(road) == [f"books~{first}~1~callback.json"]
+        one.turn()
+        one.close()
+    assert followed(road, first, "1/callback").state == "told"
+    assert sorted(call.path for call in listener.calls) == ["/a", "/b"]
+    assert spooled(road) == []
+
+
+def test_a_damaged_spooled_file_is_told_and_stops_nobody(
+    tmp_path: Path, listener: Listener, caplog: pytest.LogCaptureFixture
+) -> None:
+    road = project(tmp_path, allow=[listener.url])
+    file_id = resolved(road, callback=listener.url)
+    (spool.folder(road.layout) / "aaa.json").write_text("{")
+    turn(road)
+    assert "aaa.json is damaged" in caplog.text and "move aaa.json out of the folder" in caplog.text.lower()
+    assert followed(road, file_id, "1/callback").state == "told"
+    assert spooled(road) == ["aaa.json"]
+
+
 def test_others_do_not_wait_behind_a_host_that_is_away(tmp_path: Path, listener: Listener) -> None:
     gone = f"http://localhost:{free_port()}"
     road, clock = project(tmp_path, {"post": gone}, {"post": listener.url}), Clock()
@@ -307,6 +355,39 @@ def test_nothing_follows_a_verdict_that_was_never_written(tmp_path: Path, listen
     road.judge()
     turn(road)
     assert len(listener.calls) == 1
+
+
+def test_what_is_spooled_while_an_older_one_of_its_name_is_looked_at_is_not_taken_away_with_it(
+    tmp_path: Path, listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    road = project(tmp_path, allow=[listener.url])
+    waiting = arrivals.publish(
+        road.layout, "books", io.BytesIO(b'{"n": 1}\n'), "m.json", {"callback": f"{listener.url}/a"}
+    )
+    road.work()
+    file_id = waiting.name.partition("~")[2].removesuffix(".json")
+    # of a verdict that was never written, because whoever judged died
+    stale = spool.Item(
+        what="callback", pipeline="books", file_id=file_id, number=1, payload={"verdict": "partial"}
+    )
+    spool.put(road.layout, stale)
+    read = verdicts.read
+
+    def judged_meanwhile(*about: Any) -> verdicts.Verdicts:
+        monkeypatch.setattr(verdicts, "read", read)
+        road.judge()
+        return read(*about)
+
+    with road.opened() as app:
+        one = courier.Courier(app)
+        monkeypatch.setattr(verdicts, "read", judged_meanwhile)
+        one.turn()
+        assert listener.calls == []
+        assert spooled(road) == [stale.name]
+        one.turn()
+        one.close()
+    assert [call.told["verdict"] for call in listener.calls] == ["resolved"]
+    assert spooled(road) == []
 
 
 def test_a_hook_that_is_gone_from_the_configuration_is_recorded_as_failed(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ import pytest
 import etl
 from etl.app import App
 from etl.config import reading
-from etl.errors import ConfigError
-from etl.files import arrivals, headers, key_locks, notes
+from etl.errors import ConfigError, UnsafeName
+from etl.files import arrivals, headers, key_locks, notes, spool
 from etl.model import Failed, PutOff, Resolved, Skipped, Waiting
 from etl.queues.enqueue import InlineAnnouncer
 from etl.services import checking, mending
@@ -153,6 +153,16 @@ def test_a_handler_of_a_type_that_is_not_there_is_found_by_check(road: Road) -> 
     assert len(problems) == 1 and "types.stock" in problems[0]
 
 
+def test_the_callback_of_a_message_that_came_before_anything_ever_ran_is_not_forgotten(road: Road) -> None:
+    file_id = publish(road, {"callback": "https://hooks.example.com/"})
+    road.work()
+    (record,) = road.judge()
+    assert record.verdict == "resolved"
+    assert [path.name for path in spool.of(road.layout, "books", file_id)] == [
+        f"books~{file_id}~1~callback.json"
+    ]
+
+
 # --- refusals
 
 
@@ -164,6 +174,11 @@ def test_a_name_that_is_not_accepted_is_refused_and_nothing_is_written(road: Roa
     with pytest.raises(ConfigError, match="no name for a message"):
         etl.publish("books", "x", name=".hidden", config=road.root / "config")
     assert list((road.data / "books" / ".notes").iterdir()) == []
+
+
+def test_a_folder_is_no_body(road: Road) -> None:
+    with pytest.raises(UnsafeName, match="is not a regular file"):
+        publish(road, {}, road.root)
 
 
 def test_a_body_that_json_cannot_hold_is_refused(road: Road) -> None:

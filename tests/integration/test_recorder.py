@@ -14,11 +14,11 @@ import sqlalchemy as sa
 from etl import disk
 from etl.config import reading
 from etl.files import names, spool, verdicts
-from etl.ledger import opening, tables
+from etl.ledger import opening, queries, tables
 from etl.ledger.rows import spelled
 from etl.model import Place, Status
 from etl.queues import connection, keys
-from etl.services import recorder
+from etl.services import courier, recorder
 from tests.road import Road
 
 Lying = set[tuple[str, str, str]]
@@ -165,6 +165,60 @@ def test_what_a_person_moves_is_seen(road: Road) -> None:
         road.work()
         turns()
     assert standing(road) == VERDICTS
+
+
+def test_what_followed_a_verdict_comes_into_the_ledger(road: Road) -> None:
+    def followed() -> list[str]:
+        one = asked(road)
+        try:
+            with one.reading() as asking:
+                return list(asking.execute(sa.select(tables.followups.c.state)).scalars())
+        finally:
+            one.close()
+
+    with recording(road) as turns:
+        turns()
+        assert followed() == []
+        with courier.open(reading.read(road.root / "config")) as sending:
+            sending.turn()
+        turns(lambda: followed() == ["told"] * 3)
+
+
+def test_a_delivery_that_waits_is_looked_at_once(road: Road) -> None:
+    def touched() -> list[str]:
+        one = asked(road)
+        try:
+            with one.reading() as asking:
+                return [delivery.given for delivery in queries.touched(asking)]
+        finally:
+            one.close()
+
+    with recording(road) as turns:
+        turns()
+        path = next(one for one in road.files("transform", "failed") if one.name.startswith("worse~"))
+        road.move_back(path)
+        turns(lambda: folders(road) == ledger(road) and touched() == [])
+        assert standing(road) == {**VERDICTS, "worse.csv": "working"}
+        assert touched() == []
+        road.work()
+        turns()
+    assert standing(road) == VERDICTS
+
+
+def test_a_pipeline_that_is_gone_leaves_nothing_to_be_judged(
+    road: Road, caplog: pytest.LogCaptureFixture
+) -> None:
+    with recording(road) as turns:
+        turns()
+    (road.root / "config" / "pipelines" / "books.yaml").rename(road.root / "books.yaml")
+    with recording(road) as turns:
+        turns(lambda: ledger(road) == set() and len(standing(road)) == 3)
+    assert "not judged" not in caplog.text
+    (road.root / "books.yaml").rename(road.root / "config" / "pipelines" / "books.yaml")
+    with recording(road) as turns:
+        turns()
+    assert standing(road) == VERDICTS
+    assert set(records(road).values()) == {1}
 
 
 def test_an_emptied_redis_changes_nothing(road: Road) -> None:

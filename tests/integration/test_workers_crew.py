@@ -16,7 +16,7 @@ import pytest
 import redis
 
 from etl.model import Place, Stage
-from etl.queues import census, connection, enqueue, keys, worker
+from etl.queues import census, connection, enqueue, keys, looking, worker
 from etl.queues.queue import Report
 from etl.services import workers
 from tests.queue_helpers import DATA_ID, EMBEDDED, kill, lives, provide_jobs, wait_until, work
@@ -61,6 +61,7 @@ def works_for(data: Path) -> Callable[[Report], None]:
 
     def start(report: Report) -> None:
         with connection.connect(EMBEDDED, data) as mine:
+            mine.ping()  # it is in use before the worker begins
             worker.run_worker(mine, DATA_ID, ["default"], report=report)
 
     return start
@@ -105,6 +106,33 @@ def test_the_census_counts_living_workers_only(client: redis.Redis, data: Path, 
     wait_until(lambda: counted() == 2, "two workers are counted")
     kill_unburied(crew.pids[0])
     wait_until(lambda: counted() == 1, "the killed one is not counted")
+
+
+def test_an_idle_worker_is_patient_and_known_again_after_a_flush(
+    client: redis.Redis, data: Path, monkeypatch: pytest.MonkeyPatch, crews: Any
+) -> None:
+    # each wait for a job lasts 1 s, longer than any other command may
+    monkeypatch.setattr(connection, "ANSWER_WITHIN", 0.2)
+    monkeypatch.setattr(worker, "WORKER_TTL", 16)
+    monkeypatch.setattr(worker, "KNOWN_EVERY", 0.0)
+    crew = crews(works_for(data))
+    here = keys.workers(DATA_ID, "default")
+
+    def served() -> int:
+        return looking.living_workers(client, DATA_ID, ["default"])
+
+    [key] = wait_until(lambda: client.smembers(here), "the worker has registered")
+    assert served() == 1
+    begun = client.hget(key, "last_heartbeat")
+    wait_until(lambda: client.hget(key, "last_heartbeat") not in (None, begun), "it waits once more")
+    client.flushall()
+    # until it says so itself nobody knows which queues it serves
+    assert served() == 1
+    wait_until(lambda: client.smembers(here) == {key}, "it has registered again")
+    assert client.hget(key, "birth") is not None
+    assert served() == 1
+    assert crew.tend() == []
+    assert [keys.worker_name(keys.text(key)).split("-")[-2]] == [str(pid) for pid in crew.pids]
 
 
 def kill_unburied(pid: int) -> None:

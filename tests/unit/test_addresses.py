@@ -63,6 +63,7 @@ def test_what_is_not_on_the_list_is_refused_with_what_to_add(url: str, allow: li
             "fe80::1%eth0",
         ),
         *("fc00::1", "ff02::1", "64:ff9b::7f00:1", "2002:7f00:1::", "nonsense"),
+        *("64:ff9b:1::7f00:1", "fec0::1", "4000::1"),
     ],
 )
 def test_a_name_that_leads_inside_is_refused_also_beside_a_public_address(address: str) -> None:

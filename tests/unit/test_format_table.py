@@ -139,7 +139,7 @@ def test_a_quote_that_never_closes_is_reported_where_it_opened() -> None:
 
 
 def test_a_quote_that_does_not_close_is_given_up_after_the_largest_row() -> None:
-    data = b'a,b\n1,"2\n' + b"5,6\n" * ((MAX_ROW + 2 * text.BLOCK) // 4)
+    data = b'a,b\n1,"2\n' + (b"5," + b"6" * 997 + b"\n") * ((MAX_ROW + 2 * text.BLOCK) // 1000)
     with pytest.raises(InvalidFile, match="row at line 2 is not closed by the next 16 MB"):
         read(data)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from etl.errors import ConfigError, Unavailable
 from etl.ledger import opening, queries, tables, writes
 from etl.ledger.opening import Ledger
 from etl.ledger.rows import Delivery, Folder, FollowUp, Run, Verdict
-from etl.model import Status
+from etl.model import Place, Stage, Status
 from tests.ledger_helpers import (
     DATA_ID,
     EXTRACT,
@@ -213,6 +214,25 @@ def test_a_place_that_is_no_longer_configured_is_forgotten_and_its_history_kept(
         assert len(queries.attempts(asking, "books", FILE_ID)) == 1
 
 
+def test_what_a_forgotten_place_held_keeps_no_delivery_open(ledger: Ledger) -> None:
+    lake = Place(pipeline="books", stage=Stage.LOAD, location="lake")
+    waits, broken = (
+        replace(file(status, f"books~{FILE_ID}-{number}.jsonl"), place=lake)
+        for number, status in enumerate((Status.WORKING, Status.FAILED), 1)
+    )
+    lying = {(lake, one.name): [one] for one in (waits, broken)}
+    record(ledger, seen=seen(file()) | lying, arrived=[delivery()])
+    with ledger.writing() as writing:
+        before = queries.delivery(writing, "books", FILE_ID)
+        assert before is not None
+        writes.stand(writing, [writes.Standing(delivery=replace(before, judged=True))])
+        writes.forget_place(writing, lake)
+        after = queries.delivery(writing, "books", FILE_ID)
+    assert after is not None
+    assert (before.open, before.failed) == (1, 1)
+    assert (after.open, after.failed, after.judged) == (0, 0, False)
+
+
 def test_names_that_are_no_utf8_and_long_texts_are_held(ledger: Ledger) -> None:
     odd = "\\udcff"
     record(ledger, seen=seen(file(Status.FAILED, odd, summary="x" * 100_000), name=odd))
@@ -244,6 +264,19 @@ def test_a_reader_makes_no_ledger(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="there is no ledger"):
         opening.for_reading(config(tmp_path), DATA_ID)
     assert not (tmp_path / "data" / ".etl" / "ledger.db").exists()
+
+
+def test_a_ledger_that_could_not_be_opened_is_found_before_the_night(
+    tmp_path: Path, database_url: str
+) -> None:
+    assert opening.problem(config(tmp_path, database_url), DATA_ID) == ""
+    assert not (tmp_path / "warehouse.db").exists()
+    writable(tmp_path, database_url).close()
+    assert opening.problem(config(tmp_path, database_url), DATA_ID) == ""
+    assert "belongs to another data folder" in opening.problem(config(tmp_path, database_url), "another")
+    away = config(tmp_path, "postgresql+psycopg://anna:s3cret@127.0.0.1:1/books")
+    assert "127.0.0.1/books does not answer" in opening.problem(away, DATA_ID)
+    assert "s3cret" not in opening.problem(away, DATA_ID)
 
 
 def test_a_damaged_file_says_what_to_do(tmp_path: Path) -> None:
