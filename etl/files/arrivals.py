@@ -183,6 +183,7 @@ def _wish(aside: Path, pipeline: str, wish: Mapping[str, Any], file: names.FileN
         size=len(data),
         mtime=now,
         arrived=now,
+        is_request=True,
     )
 
 

@@ -35,6 +35,8 @@ class SourceNote:
     arrived: float
     #: where it was pulled from; "" for a drop.
     origin: str = ""
+    #: it is no delivery: somebody, or the clock, asked for an extract.
+    is_request: bool = False
     #: of a message; a callback may carry a token, so they stay out of `repr`.
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 

@@ -72,6 +72,13 @@ class Calendar:
                     # what was not told is found anew
                     self._notes.pop(name, None)
                     log.warning("%s: %s", name, error, extra={"event": "calendar_failed"})
+                except (
+                    Exception
+                ):  # the edge: it keeps no other pipeline, and nothing that is to be sent, waiting
+                    self._notes.pop(name, None)
+                    log.exception(
+                        "%s: what is expected is not looked at", name, extra={"event": "calendar_failed"}
+                    )
         # where much comes, never more than a tenth of the time
         self._due = max(self._due, min(now + LONGEST, now + 10 * (time.monotonic() - begun)))
 

@@ -63,7 +63,7 @@ class Notes:
         # a folder that changes in the instant it is read looks the same afterwards
         self._stamp = stamp if time.time_ns() - stamp > 2_000_000_000 else 0
         told = (notes.glance_source(self._layout, self._pipeline, one) for one in found)
-        return [one for one in told if one is not None]
+        return [one for one in told if one is not None and not one.is_request]
 
     def _is_since(self, entry: os.DirEntry[str], looked: int | None) -> bool:
         try:

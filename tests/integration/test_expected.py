@@ -19,7 +19,7 @@ import pytest
 
 from etl import points
 from etl.cli import edge
-from etl.files import expected, names, news, notes, paused
+from etl.files import arrivals, expected, names, news, notes, paused
 from etl.points import Point
 from etl.services import calendar, came, courier, records
 from tests import road as roads
@@ -238,6 +238,19 @@ def test_a_file_that_lies_there_and_waits_is_not_missing(tmp_path: Path) -> None
     assert kinds(road) == ["missing"]
 
 
+def test_what_is_asked_for_by_the_clock_is_no_file_that_came(tmp_path: Path) -> None:
+    road = project(tmp_path)
+    road.spec["expect"] = [{"name": "*", "by": "06:00", "zone": "UTC"}]
+    road.write()
+    turn(road, "9 12:00")
+    with road.opened() as app:
+        for given in ("scheduled.json", "request.json"):
+            file_id = names.new_id("books", int(at("10 05:00") * 1000))
+            assert arrivals.request_once(app.layout, "books", {"tick": "x"}, given, file_id) is not None
+    turn(road, "10 06:01")
+    assert told(road) == [("missing", "* did not come by 06:00 UTC on Tue 2026-11-10")]
+
+
 def test_names_with_odd_characters_stay_on_their_line(tmp_path: Path) -> None:
     road = project(tmp_path)
     turn(road, "9 12:00")
@@ -424,6 +437,22 @@ def test_a_courier_gives_it_its_turn_without_a_recorder(tmp_path: Path) -> None:
         one.turn()
         one.close()
     assert kinds(road) == ["missing"]
+
+
+def test_a_record_that_nobody_understands_stops_no_courier(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    road = project(tmp_path)
+    clock = Clock(at("9 12:00"))
+    with road.opened() as app:
+        one = courier.Courier(app, clock=clock)
+        one.turn()
+        (path,) = (road.data / "books" / ".expected").glob("*.json")
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"since": "noon"}))
+        clock.now = at("10 06:00")
+        assert one.turn() == courier.EVERY
+        one.close()
+    assert "what is expected is not looked at" in caplog.text
 
 
 def test_while_nothing_changes_no_note_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
