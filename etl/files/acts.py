@@ -122,7 +122,7 @@ def _lines(layout: Layout, since: float, holding: str = "") -> Iterator[Act]:
         with path.open("rb") as lines:
             for line in lines:
                 if wanted in line:
-                    with suppress(ValueError, TypeError):
+                    with suppress(ValueError, TypeError, AttributeError):
                         yield _build(json.loads(line))
 
 

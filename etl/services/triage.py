@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from etl.config.reading import Config
@@ -100,20 +100,36 @@ def choose(config: Config, layout: Layout, wanted: Wanted, now: float) -> list[F
 
 def _named(found: Sequence[tuple[Place, str]], files: Sequence[str]) -> list[tuple[Place, str]]:
     """Keep the files that are named; each is looked at once, however many names there are."""
-    lasts = {file.rstrip("/").rpartition("/")[2]: file for file in files}
+    lasts: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
+    for given in files:
+        lasts.setdefault(given.rstrip("/").rpartition("/")[2], []).append((given, _folders(given)))
     lengths = {len(last) for last in lasts if 4 <= len(last) <= 16}
     kept, used = [], set()
     for place, name in found:
         spellings = {name}
         if (file := names.parse(place.pipeline, name)) is not None:
             spellings |= {file.given, *(file.id[:length] for length in lengths)}
-        if spellings := spellings & lasts.keys():
+        wanted = (one for last in spellings & lasts.keys() for one in lasts[last])
+        if meant := {given for given, folders in wanted if _may_lie(folders, place)}:
             kept.append((place, name))
-            used |= spellings
-    for last, given in lasts.items():
-        if last not in used:
+            used |= meant
+    for given in files:
+        if given not in used:
             raise Final(f"no failed file matches {given!r}", next="see them with: etl failed")
     return kept
+
+
+def _folders(given: str) -> tuple[str, ...]:
+    """Give the folders of a path, from the top where the file is there: `X` typed in a folder is the X in there."""
+    return PurePath(os.path.abspath(given) if os.path.lexists(given) else given).parts[:-1]
+
+
+def _may_lie(folders: Sequence[str], place: Place) -> bool:
+    """Tell whether a path can be one of this place: who names a `failed/` folder means no other location's copy."""
+    own = (*str(place).split("/"), str(Status.FAILED))
+    if not folders or folders[-1] != Status.FAILED:
+        return True
+    return tuple(folders[-len(own) :]) == own[-len(folders) :]
 
 
 def _meant(layout: Layout, place: Place, name: str, wanted: Wanted, now: float) -> FailedFile | None:

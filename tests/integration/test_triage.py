@@ -146,6 +146,35 @@ def test_a_recipe_is_found_by_what_a_location_refused(tmp_path: Path) -> None:
     assert chosen(road, recipe="0" * 64) == []
 
 
+def test_a_path_into_one_folder_means_no_copy_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nowhere = {"kind": "sql", "url": "sqlite:///no/folder/x.db", "table": "t", "create": True}
+    road = Road(
+        tmp_path,
+        {
+            "transform": {"read": "csv"},
+            "load": {"locations": {"shop": nowhere, "hall": nowhere | {"table": "u"}}, "retry": {"times": 0}},
+        },
+    )
+    road.drop("a.csv", "n\n1\n")
+    road.work()
+    path = road.one("load", "shop", "failed")
+    both = ["hall", "shop"]
+
+    def meant(*files: str) -> list[str]:
+        return sorted(str(one.place.location) for one in chosen(road, files=files))
+
+    assert meant(path.name) == meant(f"books/load/{path.name}") == both
+    assert meant(str(path)) == meant(f"shop/failed/{path.name}") == ["shop"]
+    assert meant(str(path), f"books/load/hall/failed/{path.name}") == both
+    monkeypatch.chdir(path.parent)
+    assert meant(path.name) == meant(f"../failed/{path.name}") == ["shop"]
+    for wrong in (f"books/transform/failed/{path.name}", f"other/load/shop/failed/{path.name}"):
+        with pytest.raises(Exception, match="no failed file matches"):
+            meant(str(path), wrong)
+
+
 # --- bounded by a snapshot ---------------------------------------------------------------------------------
 
 
