@@ -17,6 +17,8 @@ from etl.ledger.rows import Tick
 
 #: the states of a row; the first two are no runs.
 BEGUN, ENDED, CLAIMED, DONE = "begun", "ended", "claimed", "done"
+#: seconds before a tick that is done for which older ones are kept.
+KEPT = 100 * 86_400
 _TABLE = tables.ticks
 
 
@@ -53,9 +55,10 @@ def claim(connection: sa.Connection, tick: Tick) -> bool:
 
 
 def finish(connection: sa.Connection, tick: Tick, now: float) -> None:
-    """Write that what a tick is for was done."""
-    same = (_TABLE.c.schedule == tick.schedule, _TABLE.c.tick == tick.tick)
-    connection.execute(sa.update(_TABLE).where(*same).values(state=DONE, done=now))
+    """Write that what a tick is for was done; rows of long ago go, or a minute's schedule would pile them up."""
+    ours = _TABLE.c.schedule == tick.schedule
+    connection.execute(sa.update(_TABLE).where(ours, _TABLE.c.tick == tick.tick).values(state=DONE, done=now))
+    connection.execute(sa.delete(_TABLE).where(ours, _TABLE.c.tick < tick.tick - KEPT))
 
 
 def mark(connection: sa.Connection, tick: Tick) -> None:

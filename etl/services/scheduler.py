@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from etl import disk, points
 from etl.app import App
 from etl.config.reading import Config
-from etl.errors import Unavailable
+from etl.errors import EtlError, Unavailable
 from etl.files import arrivals, names, room
 from etl.files import layout as layouts
 from etl.ledger import opening, ticks
@@ -99,10 +99,12 @@ class Scheduler:
                 self._try(ledger, self._plans[name], now)
 
     def _try(self, ledger: Ledger, plan: Plan, now: float) -> None:
-        """Fire what is due; what a disk refuses to one plan stops no other, and is tried again."""
+        """Fire what is due; what is in the way of one plan stops no other, and is tried again."""
         try:
             self._fire(ledger, plan, now)
-        except OSError as error:
+        except Unavailable:
+            raise  # it is in the way of all of them
+        except (EtlError, OSError) as error:
             self._tell(plan.name, f"{error}")
         else:
             self._tell(plan.name, "")
@@ -162,7 +164,8 @@ class Scheduler:
     @staticmethod
     def _mark(writing: Connection, name: str, plan: str, state: str, now: float) -> None:
         ticks.mark(writing, Tick(schedule=name, tick=int(now), plan=plan, state=state, claimed=now))
-        log.info("%s %s to run by the clock: %s", name, state, plan, extra={"event": f"schedule_{state}"})
+        what = f"begins to run by the clock: {plan}" if plan else "runs by the clock no longer"
+        log.info("%s %s", name, what, extra={"event": f"schedule_{state}"})
 
     def _entry(self, asking: Connection, plan: Plan, now: float) -> Entry:
         open_one, last = ticks.unfinished(asking, plan.name), ticks.last(asking, plan.name, now)

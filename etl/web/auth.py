@@ -111,9 +111,8 @@ class Guarded:
         ):
             return "only a short POST changes anything here"
         told = environment.get("HTTP_ORIGIN") or environment.get("HTTP_REFERER", "")
-        own = environment.get("HTTP_HOST", "")
         if (
-            urlsplit(told).netloc != own
+            _host(told) != environment.get("HTTP_HOST", "")
             or environment.get("HTTP_SEC_FETCH_SITE", "same-origin") != "same-origin"
         ):
             return "it does not come from a page of this dashboard"
@@ -144,6 +143,13 @@ def is_loopback(name: str) -> bool:
         return ipaddress.ip_address(name).is_loopback
     except ValueError:
         return False
+
+
+def _host(url: str) -> str:
+    try:
+        return urlsplit(url).netloc
+    except ValueError:
+        return ""
 
 
 def _cookie(environment: Mapping[str, Any]) -> str:

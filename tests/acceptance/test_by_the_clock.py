@@ -45,7 +45,7 @@ def test_up_keeps_the_time_shows_the_dashboard_and_beats(tmp_path: Path) -> None
             assert httpx.get(address, trust_env=False).status_code == 401
             facts = json.loads(road.etl("status", "--services", "--json").stdout)
             assert facts["dashboard"]["addresses"] == [address]
-            wait_until(lambda: "books begun to run by the clock" in running.text(), "the schedule counts")
+            wait_until(lambda: "books begins to run by the clock" in running.text(), "the schedule counts")
             found = json.loads(road.etl("schedule", "--json").stdout)
             assert found["scheduler_runs"]
             assert [one["name"] for one in found["schedules"]] == ["books", "clean"]

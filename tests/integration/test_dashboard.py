@@ -148,6 +148,7 @@ def test_no_get_changes_anything(served: tuple[Road, str, Any]) -> None:
         {"Origin": "{url}", "Cookie": "etl_token=wrong"},
         {"Origin": "{url}", "Cookie": "etl_token="},
         {"Origin": "http://127.0.0.1:1"},
+        {"Origin": "http://[::1"},
     ],
 )
 def test_another_site_changes_nothing(served: tuple[Road, str, Any], headers: dict[str, str]) -> None:

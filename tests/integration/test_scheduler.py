@@ -19,8 +19,8 @@ import pytest
 from etl import disk, points
 from etl.app import App
 from etl.config import reading
-from etl.errors import Unavailable
-from etl.files import paused
+from etl.errors import Final, Unavailable
+from etl.files import arrivals, paused
 from etl.ledger import opening, queries, tables, ticks
 from etl.ledger.rows import Tick
 from etl.points import Point
@@ -188,6 +188,36 @@ def test_several_schedules_of_one_pipeline_each_in_their_zone(tmp_path: Path) ->
             clock.pass_(3600)
     # clocks went back in that night: 01:30 was there twice
     assert requests(road) == ["2026-10-25 01:30 BST", "2026-10-26 01:30 GMT", "2026-10-26 02:00 JST"]
+
+
+def test_what_is_in_the_way_of_one_schedule_stops_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    road, clock = project(tmp_path, clean={"cron": "* * * * *"}), Clock(tmp_path)
+
+    def refuse(*_: Any) -> None:
+        raise Final("it is in the way")
+
+    with opened(road, clock) as one:
+        one.turn()
+        clock.pass_(MINUTE)
+        with monkeypatch.context() as patch:
+            patch.setattr(arrivals, "request_once", refuse)
+            one.turn()
+        assert runs(road, "books") == [] and runs(road, "clean") == [(1, "on time", 0)]
+        one.turn()
+    assert runs(road, "books") == [(1, "on time", 0)]
+    assert "books: what is due waits: it is in the way" in caplog.text
+
+
+def test_ticks_of_long_ago_are_not_kept(tmp_path: Path) -> None:
+    road, clock = project(tmp_path, "0 0 1 * *"), Clock(tmp_path)
+    with opened(road, clock) as one:
+        for _ in range(12):
+            one.turn()
+            clock.pass_(31 * 86_400)
+    assert len(requests(road)) == 11
+    assert 3 <= len(rows(road)) <= 5
 
 
 def test_the_nightly_clean_is_asked_for(tmp_path: Path) -> None:
