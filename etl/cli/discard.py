@@ -7,7 +7,7 @@ import time
 import click
 
 from etl.cli import bulk, common, selecting
-from etl.files import moves
+from etl.files import acts, moves
 from etl.services import triage
 from etl.services.triage import Wanted
 
@@ -23,7 +23,8 @@ def command(wanted: Wanted, because: str, dry_run: bool, stagger: float | None, 
 
     Which files is fixed at the start. Without FILES one of the options must say which.
     """
-    if not because.strip():
+    because = acts.one_line(because)
+    if not because:
         raise click.BadParameter("say why", param_hint="--because")
     config = common.configuration()
     tree = common.layout(config)

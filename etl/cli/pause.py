@@ -37,7 +37,11 @@ def command(target: str, because: str, json_: bool) -> None:
 def mark(pipeline: str, stage: Stage | None, because: str) -> paused.Mark:
     """Give the mark of whoever calls this command."""
     return paused.Mark(
-        pipeline=pipeline, stage=stage or "", who=acts.login(), since=time.time(), because=because
+        pipeline=pipeline,
+        stage=stage or "",
+        who=acts.login(),
+        since=time.time(),
+        because=acts.one_line(because),
     )
 
 

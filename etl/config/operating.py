@@ -13,6 +13,9 @@ from pydantic import BeforeValidator, Field, SecretStr, field_validator
 from etl.config.durations import Duration
 from etl.config.strict import Names, Strict
 
+#: characters of a password at least.
+SHORTEST = 8
+
 
 class Dashboard(Strict):
     """Where the dashboard is, and who gets in."""
@@ -26,8 +29,10 @@ class Dashboard(Strict):
     @field_validator("password")
     @classmethod
     def _is_no_word_to_be_guessed(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is not None and len(value.get_secret_value()) < 8:
-            raise ValueError("is too short; write at least 8 characters, or remove the key and one is made")
+        if value is not None and len(value.get_secret_value()) < SHORTEST:
+            raise ValueError(
+                f"is too short; write at least {SHORTEST} characters, or remove the key and one is made"
+            )
         return value
 
     @field_validator("at")

@@ -68,6 +68,11 @@ def who() -> str:
     return names.printable(f"{person}@{socket.gethostname()}{used}")
 
 
+def one_line(because: str) -> str:
+    """Give what a person wrote as one line that can be shown anywhere: in logs, in mails, on a terminal."""
+    return names.printable(" ".join(because.split()))
+
+
 def folder(layout: Layout) -> Path:
     """Where all of them lie."""
     return layout.own / "acts"

@@ -20,7 +20,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from etl import disk
-from etl.config.operating import Dashboard
+from etl.config.operating import SHORTEST, Dashboard
+from etl.errors import ConfigError
 from etl.files.layout import Layout
 from etl.points import Point
 
@@ -61,7 +62,12 @@ def password(layout: Layout, written: Dashboard) -> str:
         with disk.wait_for_lock(layout.own / "web.password.lock"):
             if not path.exists():
                 disk.write_private(path, secrets.token_urlsafe(18).encode() + b"\n", Point.DASHBOARD)
-    return path.read_text().strip()
+    told = path.read_text().strip()
+    if len(told) < SHORTEST:
+        raise ConfigError(
+            f"{path} holds no password of {SHORTEST} characters", next="remove it, and one is made"
+        )
+    return told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

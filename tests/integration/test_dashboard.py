@@ -235,6 +235,9 @@ def test_a_password_is_made_once_and_only_we_can_read_it(tmp_path: Path) -> None
     assert auth.password(layout, Written()) == first and len(first) >= 20
     assert stat.S_IMODE(auth.password_path(layout).stat().st_mode) == 0o600
     assert auth.password(layout, Written(password=SecretStr("of-my-own"))) == "of-my-own"
+    auth.password_path(layout).write_text(" \n")  # nobody gets in with an empty one
+    with pytest.raises(ConfigError, match="Remove it, and one is made"):
+        auth.password(layout, Written())
 
 
 MAKES = """

@@ -302,7 +302,7 @@ def test_discard_needs_a_reason_and_deletes_nothing(road: Road, capsys: pytest.C
     assert etl(road, "discard", "-p", "books", "--because", "x", "--dry-run") == 0
     assert "5 files; nothing was done" in capsys.readouterr().out
 
-    assert etl(road, "discard", "-p", "books", "--because", "the sender withdrew them") == 0
+    assert etl(road, "discard", "-p", "books", "--because", "the sender\nwithdrew them ") == 0
 
     archive = road.data / "archive" / "discarded"
     kept = {path.name: path for path in archive.rglob("*") if path.is_file()}
@@ -329,7 +329,7 @@ def test_each_act_is_shown_with_who_and_when(
 
     assert [(one["what"], one["about"], len(one["files"]), one["because"]) for one in told] == [
         ("retry", "", 2, ""),
-        ("discard", "", 1, "old\x1b[31m"),
+        ("discard", "", 1, "old%1B[31m"),
         ("pause", "books/load", 0, "a new table"),
         ("resume", "books/load", 0, ""),
     ]
