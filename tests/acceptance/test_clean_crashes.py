@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import random
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -299,3 +301,50 @@ def test_two_data_folders_share_an_archive_and_take_no_name_from_each_other(tmp_
     assert [one.archive for one in found] == ["books-extract.tar.gz", "books-extract.2.tar.gz"]
     assert len({member.id for one in found for member in one.members}) == 2
     assert all(archives.verify(one) == [] for one in found)
+
+
+def test_beside_a_worker_cleans_that_are_killed_at_random_lose_and_double_nothing(tmp_path: Path) -> None:
+    road, files = old_tree.make(tmp_path / "project", archive_after="0s"), 24
+    worker = in_a_child(lambda: _work(road, files))
+    while not os.waitpid(worker, os.WNOHANG)[0]:
+        at = random.choice(["", "*%0.003", "*%0.02"])
+        os.waitpid(in_a_child(lambda at=at: _run_with(road, at)), 0)  # type: ignore[misc]
+    for _ in range(2):
+        assert run(road).errors == {}
+
+    assert state(road)[0] == {}
+    assert old_tree.half_done(road.data) == []
+    loaded = [
+        json.loads(line)["id"]
+        for path in road.root.glob("lake/*.jsonl")
+        for line in path.read_text().splitlines()
+    ]
+    wanted = [*range(files), *range(1000, 1000 + files), *[7] * (files // 4)]
+    assert sorted(loaded) == sorted(wanted)
+    there = [
+        path
+        for one in old_tree.archived(road.data / "archive").values()
+        for path in one
+        if "/resolved/" in path
+    ]
+    assert len(there) == len(set(there)) == files + files // 4
+    assert road.broken_promises() == []
+
+
+def _work(road: Road, files: int) -> None:
+    """Drop and work files, and correct what is held back of some."""
+    for number in range(files):
+        held_back = "x\n" if number % 4 == 0 else ""
+        road.drop(f"f{number}.csv", f"id\n{number}\n{number + 1000}\n{held_back}")
+        if number % 3 == 0:
+            road.work()
+    road.work()
+    for path in road.files("transform", "failed"):
+        path.write_text(path.read_text().replace("x", "7"))
+        road.move_back(path)
+    road.work()
+
+
+def _run_with(road: Road, at: str) -> None:
+    with failing(at):
+        run(road)
