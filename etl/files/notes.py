@@ -166,8 +166,8 @@ def _build(kind: type[Note], facts: Mapping[str, Any]) -> Note:
     kept: dict[str, Any] = {key: value for key, value in facts.items() if key in known}
     if kind is SourceNote:
         kept = {"sha256": "", "mtime": 0.0, "given": "", **kept}
-    for listed in {"lines", "header"} & kept.keys() if kind is FileNote else ():
-        kept[listed] = tuple(kept[listed])
+    else:
+        kept |= {name: tuple(kept[name]) for name in ("lines", "header") if name in kept}
     return kind(**kept)
 
 
