@@ -232,8 +232,9 @@ def move(source: Path, target: Path, point: Point, *, touch: bool = True) -> Non
     with effect(point):
         rename(source, target)
         if touch:
-            # another user's file may be moved where the folder allows it, but not touched
-            with suppress(PermissionError):
+            # another user's file may be moved where the folder allows it, but not touched; and whoever waited for it
+            # may have moved it on by now, which is no failure of this move
+            with suppress(PermissionError, FileNotFoundError):
                 os.utime(target, follow_symlinks=False)
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from etl import points
+from etl import disk, points
 from etl.cli import bulk, edge
-from etl.files import acts, causes, moves
+from etl.files import acts, arrivals, causes, moves
 from etl.files.acts import Act
 from etl.points import Point
 from etl.services import triage
@@ -220,6 +220,29 @@ def test_one_that_is_taken_in_the_last_instant_is_said_too(road: Road) -> None:
 
     assert [one.left for one in done] == ["it was moved by somebody else meanwhile"] * 2
     assert acts.read(road.layout) == [], "it was not done after all"
+
+
+def test_one_that_a_worker_takes_at_once_was_moved_all_the_same(
+    road: Road, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = chosen(road, pipeline="books")[:1]
+    rename = disk.rename
+
+    def taken_at_once(source: Path, target: Path) -> None:
+        rename(source, target)
+        if target.parent.name == "working":
+            rename(target, target.parent.with_name("in_process") / target.name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "rename", taken_at_once)
+        acting = triage.act(road.layout, found, bulk.act("retry"), lambda one: _retry(road, one))
+        (done,) = acting
+        with road.opened() as app:
+            waiting = arrivals.request(app.layout, "books", {})
+
+    assert done.to is not None and done.left == ""
+    assert [act.files for act in acts.read(road.layout)] == [(str(found[0]),)]
+    assert [path.name for path in road.files("extract", ".requests", "in_process")] == [waiting.name]
 
 
 def test_of_a_hundred_files_of_which_twenty_fail_again_each_is_tried_once(tmp_path: Path) -> None:
