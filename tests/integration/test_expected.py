@@ -23,6 +23,7 @@ from etl.files import arrivals, expected, names, news, notes, paused
 from etl.points import Point
 from etl.services import calendar, came, courier, records
 from tests import road as roads
+from tests.listening import Inbox, free_port, mailing
 from tests.road import Road
 
 FOUR = ["books", "prices", "stock", "orders"]
@@ -133,6 +134,26 @@ def test_missing_small_doubled_and_renamed_are_one_line_each(tmp_path: Path) -> 
     assert {one.next for one in news.waiting(road.layout) if one.kind == "missing"} == {
         "ask feeds@acme.example; see: etl files books --today"
     }
+
+    lines = {f"- books {kind}: {text}" for kind, text in told(road)}
+    (mail,) = mailed(road, "14 06:01")
+    assert lines == {line for line in mail.splitlines() if line.startswith("- ")}
+    assert told(road) == []
+
+
+def mailed(road: Road, when: str) -> list[str]:
+    """Have a courier write its digests to a real mail server, and give what came."""
+    with mailing(Inbox(port=free_port())) as inbox:
+        road.settings["mail"] = inbox.settings
+        road.write()
+        clock = Clock(at(when))
+        with road.opened() as app:
+            one = courier.Courier(app, clock=clock)
+            for wait in (0, 1000, 10, 1000):
+                clock.now += wait
+                one.turn()
+            one.close()
+        return inbox.texts()
 
 
 def test_what_was_told_is_not_told_again_and_survives_all_but_its_record(tmp_path: Path) -> None:
