@@ -133,15 +133,13 @@ class Digests:
             kind="failure" if at_once else known,
             causes=causes,
             news=tuple(map(_line, lines)),
-            recovered=tuple(
-                Line(pipeline=place.partition("/")[0], kind=place, text=cause)
-                for _, place, cause in recovered
-            ),
+            recovered=tuple(_over(place, cause) for _, place, cause in recovered),
             files=sums.files,
             whole=sums.whole,
             held=sums.held,
             of=sums.of,
             again=self._memory.told_again(pipelines),
+            left=self._memory.left(pipelines),
             window=digest.spoken(self._window),
         )
 

@@ -122,17 +122,17 @@ class Watch:
             return True
         listed, _ = survey.dated(self._app.layout, place, Status.FAILED)
         known = memory.known(str(place))
-        changed = [name for name, moved in listed.items() if known.get(name, (0.0, ""))[0] != moved]
-        found = [
-            one
-            for name in changed[:MOST]
-            if (one := failures.read(self._app, place, name, listed[name], now))
+        changed = [
+            name for name, moved in listed.items() if known.get(name, (-1.0, ""))[0] not in (moved, 0.0)
         ]
+        # those without a reason are asked again, but never before the others
+        asked = [*changed, *(name for name in listed if known.get(name, (-1.0, ""))[0] == 0.0)][:MOST]
+        found = [one for name in asked if (one := failures.read(self._app, place, name, listed[name], now))]
         left = known.keys() - listed.keys()
         if found or left:
             memory.saw(str(place), found, left, now)
         whole = len(changed) <= MOST
-        unread = len(found) < len(changed)
+        unread = len(found) < len(asked)
         # a clock that was set back makes every folder one of the future: trusted as well
         if whole and not unread and abs(time.time() - facts.st_ctime) > RESTED:
             self._stamps[place] = facts.st_ctime_ns
