@@ -177,7 +177,7 @@ def _back(place: Place, since: float, now: float) -> News:
         pipeline=place.pipeline,
         key=f"back/{place}/{since}",
         kind="location back",
-        text=f"{place.location} is back after {digest.spoken(now - since)}; what waited for it is loaded",
+        text=f"{place.location} is back after {digest.spoken(now - since)}; what waited for it follows",
         urgency=Urgency.INFO,
         at=now,
     )
