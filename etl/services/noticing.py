@@ -25,8 +25,9 @@ from etl.services import digesting, failures
 
 log = logging.getLogger(__name__)
 
-#: seconds between two looks; one that took long is followed by a rest ten times as long.
-EVERY, RESTS = 1.0, 10.0
+#: seconds between two looks; one that took long is followed by a rest ten times as long, or, while there is more
+#: to read than one look reads, by one as long: nobody may have been told of any of it yet.
+EVERY, RESTS, BEHIND = 1.0, 10.0, 1.0
 #: reasons read at one look at a place; the next look goes on.
 MOST = 2_000
 #: seconds for which a folder must have rested before its time is trusted: two changes may share one.
@@ -54,6 +55,7 @@ class Watch:
         self._clock = clock
         #: when it looked last, and for how long it rests after that.
         self._last, self._rest = 0.0, 0.0
+        self._behind = False
         self._open: _Open | None = None
         #: by place: how its failed/ looked when it was last listed whole; missing to list it again.
         self._stamps: dict[Place, int] = {}
@@ -76,7 +78,8 @@ class Watch:
             log.exception("failures are not watched", extra={"event": "watch_put_off"})
             self.close()
         self._last = self._clock()
-        self._rest = max(EVERY, RESTS * (time.monotonic() - begun))
+        rests = min(RESTS, BEHIND) if self._behind else RESTS
+        self._rest = max(EVERY, rests * (time.monotonic() - begun))
 
     def close(self) -> None:
         """Let another watch; what was seen is taken down."""
@@ -94,7 +97,9 @@ class Watch:
         held = self._open
         held.digests.spool()
         places = [place for name in self._app.config.pipelines for place in self._app.places(name)]
+        self._behind = False  # what is in the way of a look is given its rest
         whole = [self._look(held.memory, place, now) for place in places]
+        self._behind = not all(whole)
         self._forget(held.memory, places)
         known = held.memory.away()
         for place in places:
