@@ -155,11 +155,12 @@ class Digests:
             total=told.total,
             first=digest.moment(told.first),
             last=digest.moment(told.last),
-            urgency=digest.worst(told.urgency.split(",")),
+            # what is gone by now needs nobody
+            urgency=digest.worst(told.urgency.split(",")) if told.total else Urgency.INFO,
             held=told.held,
             sample=failures.sample(self._app, place, told.sample) if told.total else None,
             about=notices.about(self._config, place.pipeline),
-            commands=notices.commands(self._config, place.pipeline, told.word),
+            commands=notices.commands(self._config, place.pipeline, told.word) if told.total else (),
         )
 
 

@@ -299,6 +299,21 @@ def test_how_many_rows_of_a_file_are_wrong_is_said_without_their_values(tmp_path
     assert f"     {wrong}\n     line 4, price: … is not a number\n" in text and "12,x" not in text
 
 
+def test_what_failed_and_is_gone_by_now_asks_nothing_of_anybody(tmp_path: Path, inbox: Inbox) -> None:
+    road, clock = project(tmp_path, inbox), Clock()
+    with couriers(road, clock) as (one,):
+        (path,) = fail(road, TRANSFORM, DENIED)
+        one.turn()
+        path.rename(path.parent.parent / "working" / path.name)
+        for _ in range(2):
+            clock.now += 3
+            one.turn()
+    (mail,) = inbox.mails
+    assert mail["Subject"] == "[etl prod] prices: 1 file failed, nothing to do"
+    assert counts(inbox.texts(), "permission denied for table prices") == [(1, 0)]
+    assert "etl --config" not in inbox.texts()[0]
+
+
 def test_recovered_says_what_still_lies_there(tmp_path: Path, inbox: Inbox) -> None:
     road, clock = project(tmp_path, inbox), Clock()
     fail(road, TRANSFORM, DENIED)
