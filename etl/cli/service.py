@@ -13,7 +13,9 @@ from etl.config.wording import near_word
 @click.command("service")
 @click.argument("name")
 def command(name: str) -> None:
-    """Run one service in the foreground until SIGTERM or Ctrl-C: workers, dropbox, recorder, …
+    """Run one service in the foreground until SIGTERM or Ctrl-C.
+
+    NAME is workers, dropbox, recorder, courier, scheduler or dashboard.
 
     Any number of each may run on one data folder.
     """

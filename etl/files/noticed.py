@@ -244,6 +244,15 @@ class Noticed:
         )
         return int(count)
 
+    def left(self, pipelines: Sequence[str]) -> int:
+        """Count the files that lie in `failed/` now."""
+        ((count,),) = self._ask(
+            "SELECT count(*) FROM (SELECT DISTINCT place, name FROM failure WHERE gone = 0 "
+            "AND pipeline IN (SELECT value FROM json_each(?)))",
+            json.dumps(pipelines),
+        )
+        return int(count)
+
     def sums(self, pipelines: Sequence[str]) -> Sums:
         """Add up the failures that nobody was told of; one with two causes counts once."""
         ((files, whole, held, of),) = self._ask(

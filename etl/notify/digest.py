@@ -82,6 +82,8 @@ class Digest:
     of: int = 0
     #: files that lay there before anybody watched.
     again: int = 0
+    #: files that lie in `failed/` now, told or not.
+    left: int = 0
     window: str = ""
 
     @property
@@ -159,6 +161,12 @@ def rows(count: int) -> str:
 def lead(one: Digest) -> str:
     """Say whether anything is lost, whether to act now, and what happens if nobody does: the first line."""
     if not one.files and not one.news:
+        if one.left:
+            lie = "lies" if one.left == 1 else "lie"
+            return (
+                "Nothing is lost, and nothing is to be done about what is over. If you do nothing, what was told "
+                f"before stays as it is: {files(one.left)} of other causes still {lie} in failed/."
+            )
         return (
             "All is well again: of what failed here nothing is left in failed/. You need not do anything, "
             "and nothing happens if you do not."

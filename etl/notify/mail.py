@@ -45,6 +45,9 @@ def send(mail: Mail, letter: Letter) -> Answer:
             refused = server.send_message(message)
     except smtplib.SMTPRecipientsRefused as error:
         return _answer(max(code for code, _ in error.recipients.values()), "no recipient is accepted")
+    except smtplib.SMTPAuthenticationError as error:  # an expired password refuses us and not the letter
+        said = f"not mailed: the mail server answers {error.smtp_code} to user and password of mail.smtp"
+        return Answer(state=answer.WAITING, said=said, target="mail")
     except smtplib.SMTPResponseException as error:
         return _answer(error.smtp_code, f"the mail server answers {error.smtp_code}")
     except ValueError as error:  # its words may hold a part of the password

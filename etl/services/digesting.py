@@ -133,15 +133,13 @@ class Digests:
             kind="failure" if at_once else known,
             causes=causes,
             news=tuple(map(_line, lines)),
-            recovered=tuple(
-                Line(pipeline=place.partition("/")[0], kind=place, text=cause)
-                for _, place, cause in recovered
-            ),
+            recovered=tuple(_over(place, cause) for _, place, cause in recovered),
             files=sums.files,
             whole=sums.whole,
             held=sums.held,
             of=sums.of,
             again=self._memory.told_again(pipelines),
+            left=self._memory.left(pipelines),
             window=digest.spoken(self._window),
         )
 
@@ -157,11 +155,12 @@ class Digests:
             total=told.total,
             first=digest.moment(told.first),
             last=digest.moment(told.last),
-            urgency=digest.worst(told.urgency.split(",")),
+            # what is gone by now needs nobody
+            urgency=digest.worst(told.urgency.split(",")) if told.total else Urgency.INFO,
             held=told.held,
             sample=failures.sample(self._app, place, told.sample) if told.total else None,
             about=notices.about(self._config, place.pipeline),
-            commands=notices.commands(self._config, place.pipeline, told.word),
+            commands=notices.commands(self._config, place.pipeline, told.word) if told.total else (),
         )
 
 

@@ -23,6 +23,11 @@ MOST_CAUSES, MOST_TROUBLES = 50, 3
 #: characters of one line.
 LONGEST = 400
 _ROWS = re.compile(r"([\d,]{1,20}) of ([\d,]{1,20}) rows held back from ")
+#: our own words before those about a value.
+_WRONG = re.compile(
+    r"[\d,]{1,20} of [\d,]{1,20} rows are wrong and (?:none of them was corrected|nothing would be left of it"
+    r"|transform\.bad_rows(?: says to fail|\.at_most is [\d.]{1,9}%))(?=; first at line )"
+)
 _UNITS = re.compile(r"\w+ refused ([\d,]{1,20}) units of ")
 
 
@@ -100,7 +105,8 @@ def sample(app: App, place: Place, name: str) -> Sample:
     if of:
         said = f"{held:,} of {of:,} rows held back"
     elif not keep:
-        said = causes.plain(said)
+        wrong = _WRONG.match(said)
+        said = wrong[0] if wrong else causes.plain(said)  # the first is told among the troubles
     told = facts.get("where", [])
     troubles = [one for one in told if isinstance(one, dict)] if isinstance(told, list) else []
     after = str(facts.get("next", ""))

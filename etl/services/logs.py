@@ -11,6 +11,8 @@ import sys
 import zlib
 from typing import TextIO
 
+from etl.files import names
+
 #: columns of the service's name.
 _WIDTH = 10
 _DIM, _YELLOW, _RED, _PLAIN = "\x1b[2m", "\x1b[33m", "\x1b[31m", "\x1b[0m"
@@ -41,7 +43,12 @@ class Lines(logging.Formatter):
             if record.levelno >= logging.WARNING:
                 tint = _RED if record.levelno >= logging.ERROR else _YELLOW
         end = _PLAIN if tint else ""
-        return "\n".join(f"{head}{tint}{line}{end}" for line in message.splitlines() or [""])
+        return "\n".join(f"{head}{tint}{_shown(line)}{end}" for line in message.splitlines() or [""])
+
+
+def _shown(line: str) -> str:
+    """Escape what a terminal would obey: names and what handlers print may hold anything."""
+    return "\t".join(map(names.printable, line.split("\t")))
 
 
 def begin(name: str, stream: TextIO | None = None) -> None:

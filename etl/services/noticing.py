@@ -25,8 +25,9 @@ from etl.services import digesting, failures
 
 log = logging.getLogger(__name__)
 
-#: seconds between two looks; one that took long is followed by a rest ten times as long.
-EVERY, RESTS = 1.0, 10.0
+#: seconds between two looks; one that took long is followed by a rest ten times as long, or, while there is more
+#: to read than one look reads, by one as long: nobody may have been told of any of it yet.
+EVERY, RESTS, BEHIND = 1.0, 10.0, 1.0
 #: reasons read at one look at a place; the next look goes on.
 MOST = 2_000
 #: seconds for which a folder must have rested before its time is trusted: two changes may share one.
@@ -54,6 +55,7 @@ class Watch:
         self._clock = clock
         #: when it looked last, and for how long it rests after that.
         self._last, self._rest = 0.0, 0.0
+        self._behind = False
         self._open: _Open | None = None
         #: by place: how its failed/ looked when it was last listed whole; missing to list it again.
         self._stamps: dict[Place, int] = {}
@@ -76,7 +78,8 @@ class Watch:
             log.exception("failures are not watched", extra={"event": "watch_put_off"})
             self.close()
         self._last = self._clock()
-        self._rest = max(EVERY, RESTS * (time.monotonic() - begun))
+        rests = min(RESTS, BEHIND) if self._behind else RESTS
+        self._rest = max(EVERY, rests * (time.monotonic() - begun))
 
     def close(self) -> None:
         """Let another watch; what was seen is taken down."""
@@ -94,7 +97,9 @@ class Watch:
         held = self._open
         held.digests.spool()
         places = [place for name in self._app.config.pipelines for place in self._app.places(name)]
+        self._behind = False  # what is in the way of a look is given its rest
         whole = [self._look(held.memory, place, now) for place in places]
+        self._behind = not all(whole)
         self._forget(held.memory, places)
         known = held.memory.away()
         for place in places:
@@ -122,17 +127,17 @@ class Watch:
             return True
         listed, _ = survey.dated(self._app.layout, place, Status.FAILED)
         known = memory.known(str(place))
-        changed = [name for name, moved in listed.items() if known.get(name, (0.0, ""))[0] != moved]
-        found = [
-            one
-            for name in changed[:MOST]
-            if (one := failures.read(self._app, place, name, listed[name], now))
+        changed = [
+            name for name, moved in listed.items() if known.get(name, (-1.0, ""))[0] not in (moved, 0.0)
         ]
+        # those without a reason are asked again, but never before the others
+        asked = [*changed, *(name for name in listed if known.get(name, (-1.0, ""))[0] == 0.0)][:MOST]
+        found = [one for name in asked if (one := failures.read(self._app, place, name, listed[name], now))]
         left = known.keys() - listed.keys()
         if found or left:
             memory.saw(str(place), found, left, now)
         whole = len(changed) <= MOST
-        unread = len(found) < len(changed)
+        unread = len(found) < len(asked)
         # a clock that was set back makes every folder one of the future: trusted as well
         if whole and not unread and abs(time.time() - facts.st_ctime) > RESTED:
             self._stamps[place] = facts.st_ctime_ns
@@ -177,7 +182,7 @@ def _back(place: Place, since: float, now: float) -> News:
         pipeline=place.pipeline,
         key=f"back/{place}/{since}",
         kind="location back",
-        text=f"{place.location} is back after {digest.spoken(now - since)}; what waited for it is loaded",
+        text=f"{place.location} is back after {digest.spoken(now - since)}; what waited for it follows",
         urgency=Urgency.INFO,
         at=now,
     )

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from etl.app import App
 from etl.errors import Final
-from etl.files import notes, spool, verdicts, walking
+from etl.files import names, notes, spool, verdicts, walking
 from etl.files.deliveries import Delivery
 from etl.files.verdicts import Record
 
@@ -48,9 +48,8 @@ def judge(app: App, pipeline: str, file_id: str) -> Record | None:
                 spool.put(layout, item)
         verdicts.add(layout, pipeline, file_id, record)
     told = f"; {record.said}" if record.said else ""
-    log.info(
-        "%s: %s is %s%s", pipeline, delivery.note.given, record.verdict, told, extra={"event": "verdict"}
-    )
+    given = names.printable(delivery.note.given)
+    log.info("%s: %s is %s%s", pipeline, given, record.verdict, told, extra={"event": "verdict"})
     return record
 
 

@@ -88,6 +88,17 @@ def test_a_verdict_is_recorded_once_and_counts(road: Road) -> None:
     assert road.broken_promises() == []
 
 
+def test_a_verdict_is_one_line_of_the_log_whatever_a_file_is_called(
+    road: Road, caplog: pytest.LogCaptureFixture
+) -> None:
+    road.drop("books\n2026-11-18 08:00:00 supervisor all is well.csv", LINES)
+    road.work()
+    caplog.set_level("INFO", "etl.stages.judging")
+    assert len(road.judge()) == 1
+    (line,) = [one.getMessage() for one in caplog.records if one.name == "etl.stages.judging"]
+    assert line == "books: books%0A2026-11-18 08:00:00 supervisor all is well.csv is partial"
+
+
 def test_a_late_fix_turns_partial_into_resolved_and_says_so(road: Road) -> None:
     road.drop("books.csv", LINES)
     road.work()

@@ -43,7 +43,7 @@ def at(text: str) -> float:
     return datetime.fromisoformat(f"2026-11-{int(day):02} {hour}").replace(tzinfo=UTC).timestamp()
 
 
-def project(root: Path, *stems: str, **options: Any) -> Road:
+def project(root: Path, *stems: str, settings: dict[str, Any] | None = None, **options: Any) -> Road:
     root.mkdir(exist_ok=True)
     return Road(
         root,
@@ -62,7 +62,7 @@ def project(root: Path, *stems: str, **options: Any) -> Road:
                 for stem in stems or ("books",)
             ],
         },
-        settings={"reserve": "0B"},
+        settings={"reserve": "0B", **(settings or {})},
     )
 
 
@@ -154,6 +154,37 @@ def mailed(road: Road, when: str) -> list[str]:
                 one.turn()
             one.close()
         return inbox.texts()
+
+
+def test_a_courier_sends_one_digest_with_a_line_for_each(tmp_path: Path) -> None:
+    inbox = Inbox(port=free_port())
+    road = project(tmp_path, *FOUR, settings={"mail": inbox.settings})
+    usual_days(road, *FOUR)
+    (last,) = (path for path in road.files("extract", "resolved") if path.name.startswith("stock-13"))
+    clock = Clock(at("14 05:00"))
+    with mailing(inbox), road.opened() as app:
+        one = courier.Courier(app, clock=clock)
+        one.turn()
+        deliver(road, "prices-14.csv", "14 05:45", rows=4)
+        deliver(road, "stock-14.csv", "14 05:45", rows=last.read_text(), header="")
+        deliver(road, "orders-14.csv", "14 05:45", header="sku,preis")
+        road.work()
+        for hour in ("05:59", "06:00", "06:14", "06:15", "06:40"):
+            clock.now = at(f"14 {hour}")
+            one._watch._rest = 0.0  # a slow machine must not make the watch rest for longer
+            one.turn()
+        one.close()
+
+    (mail,) = inbox.mails
+    subject = str(mail["Subject"])
+    assert subject.startswith("[etl] books: 1 ") and subject.endswith(", can wait until morning")
+    (text,) = inbox.texts()
+    assert sorted(line.partition(": ")[0] for line in text.splitlines() if line.startswith("- ")) == [
+        "- books changed header",
+        "- books duplicate",
+        "- books missing",
+        "- books unusually small",
+    ]
 
 
 def test_what_was_told_is_not_told_again_and_survives_all_but_its_record(tmp_path: Path) -> None:

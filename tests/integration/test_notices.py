@@ -278,12 +278,68 @@ def test_recovered_is_told_when_nothing_of_a_cause_is_left(tmp_path: Path, inbox
         "[etl prod] prices: recovered",
     ]
     assert inbox.texts()[1].startswith("All is well again")
-    assert "prices/transform: permission denied for table prices" in inbox.texts()[1]
+    assert "\n- prices/transform: permission denied for table prices" in inbox.texts()[1]
     # put back by hand, it is no other failure; failed anew, it is a new cause
     fail(road, TRANSFORM, DENIED)
     (fixed.parent.parent / "working" / fixed.name).rename(fixed)
     turns(road, clock, 3)
     assert counts(inbox.texts()[2:], "permission denied for table prices") == [(1, 2)]
+
+
+def test_how_many_rows_of_a_file_are_wrong_is_said_without_their_values(tmp_path: Path, inbox: Inbox) -> None:
+    road, clock = project(tmp_path, inbox), Clock()
+    wrong = "5 of 1,009 rows are wrong and transform.bad_rows.at_most is 10%"
+    fail(
+        road,
+        TRANSFORM,
+        replace(NOT_A_NUMBER, summary=f"{wrong}; first at line 4, price: '12,x' is no number"),
+    )
+    turns(road, clock, 3)
+    (text,) = inbox.texts()
+    assert f"     {wrong}\n     line 4, price: … is not a number\n" in text and "12,x" not in text
+
+
+def test_what_failed_and_is_gone_by_now_asks_nothing_of_anybody(tmp_path: Path, inbox: Inbox) -> None:
+    road, clock = project(tmp_path, inbox), Clock()
+    with couriers(road, clock) as (one,):
+        (path,) = fail(road, TRANSFORM, DENIED)
+        one.turn()
+        path.rename(path.parent.parent / "working" / path.name)
+        for _ in range(2):
+            clock.now += 3
+            one.turn()
+    (mail,) = inbox.mails
+    assert mail["Subject"] == "[etl prod] prices: 1 file failed, nothing to do"
+    assert counts(inbox.texts(), "permission denied for table prices") == [(1, 0)]
+    assert "etl --config" not in inbox.texts()[0]
+
+
+def test_recovered_says_what_still_lies_there(tmp_path: Path, inbox: Inbox) -> None:
+    road, clock = project(tmp_path, inbox), Clock()
+    fail(road, TRANSFORM, DENIED)
+    fail(road, WAREHOUSE, NOT_A_NUMBER, 2)
+    turns(road, clock, 3)
+    for path in road.files("transform", "failed"):
+        path.rename(path.parent.parent / "working" / path.name)
+    turns(road, clock, 3, WINDOW, WINDOW)
+    assert inbox.mails[1]["Subject"] == "[etl prod] prices: recovered"
+    assert "2 files of other causes still lie in failed/" in inbox.texts()[1].partition("\n")[0]
+
+
+def test_a_thousand_files_without_a_reason_hide_nothing(
+    tmp_path: Path, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(noticing, "MOST", 3)
+    road, clock = project(tmp_path, inbox), Clock()
+    made = fail(road, TRANSFORM, DENIED, 7)
+    for path in made:
+        path.with_name(f"{path.name}.reason.json").unlink()
+        os.utime(path, (clock.now - 60, clock.now - 60))
+    turns(road, clock, *[3] * 4)
+    fail(road, TRANSFORM, NOT_A_NUMBER)
+    turns(road, clock, 3, 3)
+    assert counts(inbox.texts(), "price: … is not a number") == [(1, 1)]
+    assert sum(new for new, _ in counts(inbox.texts(), "…")) <= 7 and "7 new" in inbox.texts()[0]
 
 
 def test_nothing_to_say_is_no_mail(tmp_path: Path, inbox: Inbox) -> None:
@@ -693,7 +749,13 @@ def test_a_login_goes_over_an_encrypted_connection_only(
     with mailing(inbox, authenticator=login):  # a server that cannot encrypt gets no password
         turns(road, clock, 60)
     assert asked == [] and inbox.mails == [] and len(spooled(road)) == 1
-    with mailing(inbox, authenticator=login, tls_context=tls, require_starttls=True, auth_required=True):
+    open_to = {"authenticator": login, "tls_context": tls, "require_starttls": True, "auth_required": True}
+    with monkeypatch.context() as expired, mailing(inbox, **open_to):
+        expired.setenv("SMTP_PASSWORD", "of-last-year")
+        turns(road, clock, 600)
+        assert asked.pop()[2] == "of-last-year" and len(spooled(road)) == 1  # the mail is not to blame
+        asked.clear()
+    with mailing(inbox, **open_to):
         turns(road, clock, 600)
     assert asked and all(one == (True, "etl", "s3cret/@") for one in asked)
     assert len(inbox.mails) == 1

@@ -59,3 +59,9 @@ def test_every_document_can_be_reached_from_the_readme() -> None:
 def test_the_readme_has_the_two_commands_on_lines_of_their_own(task: str) -> None:
     fenced = _FENCED.findall((ROOT / "README.md").read_text())
     assert any(f"python3 tasks.py {task}" in block.splitlines() for block in fenced)
+
+
+def test_the_how_to_lists_every_recipe() -> None:
+    text = _FENCED.sub("", (ROOT / "docs" / "how-to.md").read_text())
+    recipes = re.findall(r"^## +(.+)$", text, re.M)
+    assert sorted(recipes) == sorted(re.findall(r"^- \[([^\]]+)\]\(#", text, re.M))

@@ -49,6 +49,11 @@ def test_every_line_of_a_longer_message_can_be_found_by_its_service() -> None:
     assert "ValueError: " in lines[-1]
 
 
+def test_a_terminal_obeys_nothing_that_a_file_is_called() -> None:
+    [line] = written(io.StringIO(), "%s\tfailed", "x\x1b]0;owned\x07.csv\udcff")
+    assert line.endswith(" dropbox    x%1B]0;owned%07.csv%FF\tfailed")
+
+
 def test_the_name_of_the_service_is_said_once() -> None:
     [line] = written(io.StringIO(), "dropbox: away")
     assert line.endswith(" dropbox    away")
