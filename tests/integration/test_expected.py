@@ -135,26 +135,6 @@ def test_missing_small_doubled_and_renamed_are_one_line_each(tmp_path: Path) -> 
         "ask feeds@acme.example; see: etl files books --today"
     }
 
-    lines = {f"- books {kind}: {text}" for kind, text in told(road)}
-    (mail,) = mailed(road, "14 06:01")
-    assert lines == {line for line in mail.splitlines() if line.startswith("- ")}
-    assert told(road) == []
-
-
-def mailed(road: Road, when: str) -> list[str]:
-    """Have a courier write its digests to a real mail server, and give what came."""
-    with mailing(Inbox(port=free_port())) as inbox:
-        road.settings["mail"] = inbox.settings
-        road.write()
-        clock = Clock(at(when))
-        with road.opened() as app:
-            one = courier.Courier(app, clock=clock)
-            for wait in (0, 1000, 10, 1000):
-                clock.now += wait
-                one.turn()
-            one.close()
-        return inbox.texts()
-
 
 def test_a_courier_sends_one_digest_with_a_line_for_each(tmp_path: Path) -> None:
     inbox = Inbox(port=free_port())
