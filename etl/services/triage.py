@@ -121,7 +121,8 @@ def _named(found: Sequence[tuple[Place, str]], files: Sequence[str]) -> list[tup
 
 def _folders(given: str) -> tuple[str, ...]:
     """Give the folders of a path, from the top where the file is there: `X` typed in a folder is the X in there."""
-    return PurePath(os.path.abspath(given) if os.path.lexists(given) else given).parts[:-1]
+    # a linked folder keeps its own neighbours
+    return PurePath(os.path.abspath(given) if os.path.lexists(given) else given).parts[:-1]  # noqa: PTH100
 
 
 def _may_lie(folders: Sequence[str], place: Place) -> bool:
