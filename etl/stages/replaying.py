@@ -92,6 +92,10 @@ class Replayed:
     #: something is wrong, and somebody has to put it right.
     wrong: bool = False
 
+    def forgotten(self) -> Replayed:
+        """Give it without all that archives hold of its delivery: of many days that is much."""
+        return replace(self, candidate=replace(self.candidate, held=None))
+
 
 @dataclass(slots=True, kw_only=True)
 class Day:
