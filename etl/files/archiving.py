@@ -71,15 +71,18 @@ class Builder:
         tries = 0
         while tries < _TRIES:
             self.discard(planned)
+            built = None
             try:
-                return self._attempt(planned, regenerable)
+                built = self._attempt(planned, regenerable)
+                return built
             except _LeftOutError as one:  # what was written has its beginning in it: once more, without it
                 self.left[one.path] = one.why
             except FileExistsError:
                 tries += 1
             finally:
-                with suppress(OSError, Final):
-                    self.discard(planned)
+                if built is None:
+                    with suppress(OSError, Final):
+                        self.discard(planned)
         raise Unavailable(f"others keep taking the names in {self.folder}", next="try again later")
 
     def committed(self, planned: Planned) -> Manifest | None:

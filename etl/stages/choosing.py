@@ -161,10 +161,12 @@ class Chooser:
 def _limited(departures: Iterator[Departure]) -> Iterator[list[Departure]]:
     """Give departures in groups of not too many files; one delivery always stays together."""
     together: list[Departure] = []
+    files = 0
     for one in departures:
-        if together and sum(each.size for each in together) + one.size > MOST:
+        if together and files + one.size > MOST:
             yield together
-            together = []
+            together, files = [], 0
         together.append(one)
+        files += one.size
     if together:
         yield together
