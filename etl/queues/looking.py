@@ -43,7 +43,7 @@ def living_workers(client: redis_py.Redis, data_id: str, queues: Sequence[str]) 
     if alive is None:
         return len(named)
     ours = {name for name in alive if name.startswith(keys.queue_name(data_id, ""))}
-    return len(named & ours | ours - _members(client, keys.WORKERS))
+    return len((named & alive) | (ours - _members(client, keys.WORKERS)))
 
 
 def _members(client: redis_py.Redis, key: str) -> set[str]:

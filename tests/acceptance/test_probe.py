@@ -93,13 +93,8 @@ def test_a_configuration_that_cannot_be_read_is_unknown(road: Road) -> None:
     assert line.startswith("ETL UNKNOWN - ")
 
 
-def test_the_facts_are_there_as_json_and_it_takes_less_than_a_second(road: Road) -> None:
-    took = []
-    for _ in range(3):
-        begun = time.monotonic()
-        done = road.etl("check", "--probe", "--json")
-        took.append(time.monotonic() - begun)
+def test_the_facts_are_there_as_json(road: Road) -> None:
+    done = road.etl("check", "--probe", "--json")
     facts = json.loads(done.stdout)
     assert (facts["level"], facts["failed"], facts["waiting"], facts["oldest"]) == ("CRITICAL", 0, 0, 0.0)
     assert {one["level"] for one in facts["signs"]} == {"CRITICAL"}
-    assert min(took) < 1.5  # a busy machine; alone it is well below one

@@ -177,7 +177,8 @@ def test_a_killed_service_is_started_again_at_once_with_its_restarts_counted(roa
 def test_a_service_that_keeps_ending_is_started_ever_later_and_told(road: Road) -> None:
     with up(road, dropbox=ENDS_AT_ONCE) as running:
         text = running.wait_for("started again in 2 s")
-        assert text.count("dropbox started") == 4
+        # one that is slow to end, on a busy machine, did not end at once
+        assert text.count("dropbox started") >= 4
         assert "ended with code 3; it keeps ending and is started again in 1 s" in text
         assert running.services()["workers"].restarts == 0
         assert running.stop() == 0
