@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from etl.files import archives, names, tarring
+from etl.files import archives, names, tarring, verifying
 from etl.stages import clean
 from etl.stages.reporting import Report
 from tests.road import Road
@@ -118,7 +118,7 @@ def archived(root: Path) -> dict[str, dict[str, str]]:
     for path in sorted(root.glob("????-??-??/*.tar.*")):
         if not path.name.endswith(archives.MANIFEST):
             found[f"{path.parent.name}/{path.name}"] = {
-                name: archives.digest(stream)[0]
+                name: verifying.digest(stream)[0]
                 for name, stream in tarring.files(path)
                 if name != archives.INSIDE
             }
@@ -138,5 +138,5 @@ State = tuple[dict[str, str], dict[str, dict[str, str]], list[str]]
 def state(road: Road) -> State:
     """Give how a tree stands: what lies in it, what is archived, and what is half done; all archives are sound."""
     for path in (road.data / "archive").glob("*/*.manifest.json"):
-        assert archives.verify(archives.read(path)) == []
+        assert verifying.verify(archives.read(path)) == []
     return lying(road.data), archived(road.data / "archive"), half_done(road.data)

@@ -78,7 +78,9 @@ def command(
     if dry_run:
         for day in replaying.look(config, Layout(config.data), wish):
             told.wrong += day.wrong
-            told.done += [replaying.Replayed(candidate=one, why=one.why) for one in day.candidates]
+            told.done += [
+                replaying.Replayed(candidate=one, why=one.why).forgotten() for one in day.candidates
+            ]
     else:
         _replay(config, wish, told, quiet=json_)
     if only and not told.done and not told.wrong:
@@ -101,13 +103,15 @@ def _replay(config: Config, wish: Wish, told: _Told, *, quiet: bool) -> None:
     from etl.stages import replaying
 
     with _app(config) as app, replaying.alone(app, _say_waits):
-        found = list(replaying.look(config, app.layout, wish))
-        with _bar(sum(len(day.candidates) for day in found), quiet=quiet) as advance:
-            for day in found:
+        hidden = quiet or not sys.stderr.isatty()
+        # looked at once more for a bar alone: what archives hold of many days is not kept together
+        total = 0 if hidden else sum(len(day.candidates) for day in replaying.look(config, app.layout, wish))
+        with _bar(total, hidden=hidden) as advance:
+            for day in replaying.look(config, app.layout, wish):
                 told.wrong += day.wrong
                 try:
                     for one in _of_day(app, day, wish):
-                        told.done.append(one)
+                        told.done.append(one.forgotten())
                         advance()
                 except NoRoom as error:
                     told.wrong.append(error)
@@ -161,13 +165,12 @@ def _app(config: Config) -> Iterator[App]:
 
 
 @contextmanager
-def _bar(total: int, *, quiet: bool) -> Iterator[Any]:
+def _bar(total: int, *, hidden: bool) -> Iterator[Any]:
     """Show how far it is on a terminal; gives what is to be called for each file."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("replaying"), BarColumn(bar_width=30), MofNCompleteColumn(), TimeElapsedColumn())
-    hidden = quiet or not sys.stderr.isatty()
     with Progress(*columns, console=Console(stderr=True), transient=True, disable=hidden) as drawn:
         task = drawn.add_task("", total=total)
         yield lambda: drawn.advance(task)

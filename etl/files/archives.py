@@ -6,16 +6,14 @@ Changes nothing; what a folder or a manifest holds besides is not believed. Buil
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from datetime import UTC, date, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
-from etl import disk
 from etl.errors import Final
 from etl.files import layout as layouts
 from etl.files import names, tarring
@@ -153,10 +151,18 @@ def of_days(root: Path, pipeline: str, first: str, last: str) -> Iterator[Manife
 
 def of_id(root: Path, pipeline: str, file_id: str) -> list[Manifest]:
     """Give the manifests of the archives that hold anything of one delivery, or raise `Final` at a damaged one."""
-    day, told = day_of(file_id), f'"{file_id}"'.encode()
+    day = day_of(file_id)
     # most manifests of a day are about others, and reading one whole takes its time
-    about = [path for path in paths(root, pipeline, day, day) if told in path.read_bytes()]
+    about = [path for path in paths(root, pipeline, day, day) if speaks_of(path, file_id)]
     return [one for one in map(read, about) if file_id in one.ids]
+
+
+def speaks_of(path: Path, file_id: str) -> bool:
+    """Tell whether a manifest, a damaged one too, has anything of a delivery; one that cannot be read may have."""
+    try:
+        return f'"{file_id}"'.encode() in path.read_bytes()
+    except OSError:
+        return True
 
 
 def starts_with(path: Path, token: str) -> bool:
@@ -205,13 +211,28 @@ def _is_day(text: str) -> bool:
 
 def dump(manifest: Manifest) -> bytes:
     """Give a manifest as the bytes that are stored."""
-    facts = asdict(replace(manifest, members=(), notes=(), folder=Path()))
-    del facts["folder"]
-    regenerable = facts.pop("regenerable")
-    facts["members"] = [asdict(one) | {"place": str(one.place)} for one in manifest.members]
-    facts["notes"] = [asdict(one) for one in manifest.notes]
-    facts["regenerable"] = list(regenerable)
-    return json.dumps(facts, indent=1).encode() + b"\n"
+    facts = {one: getattr(manifest, one) for one in ("archive", "pipeline", "stage", "day", "made", "token")}
+    lines: list[str] = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in facts.items()]
+    listed: dict[str, Iterable[Any]] = {
+        "members": (_facts(one) for one in manifest.members),
+        "notes": (_facts(one) for one in manifest.notes),
+        "regenerable": manifest.regenerable,
+    }
+    for key, values in listed.items():
+        # a line for each, so that grep finds one and a person can read it
+        told = ",\n  ".join(map(json.dumps, values))
+        lines.append(f"{json.dumps(key)}: [{f'{chr(10)}  {told}{chr(10)} ' if told else ''}]")
+    return ("{\n " + ",\n ".join(lines) + "\n}\n").encode()
+
+
+def _facts(one: Member | NoteMember) -> dict[str, Any]:
+    facts = {key: getattr(one, key) for key in one.__slots__}
+    if isinstance(one, Member):
+        facts |= {
+            "place": str(one.place),
+            "lineage": {key: getattr(one.lineage, key) for key in Lineage.__slots__},
+        }
+    return facts
 
 
 def read(path: Path) -> Manifest:
@@ -310,38 +331,3 @@ def contents(manifest: Manifest, wanted: Iterable[str]) -> Iterator[tuple[str, t
     for path, stream in tarring.files(manifest.path):
         if path in paths:
             yield path, stream
-
-
-def verify(manifest: Manifest, path: Path | None = None) -> list[str]:
-    """Read the whole tar and say what in it is not as the manifest has it; an empty list when all is right.
-
-    With `path`, a tar that does not have its name yet.
-    """
-    due: dict[str, Member | NoteMember] = {one.path: one for one in manifest.members}
-    due |= {one.path: one for one in manifest.notes}
-    wrong: list[str] = []
-    inside = False
-    try:
-        for name, stream in tarring.files(path or manifest.path):
-            if name == INSIDE:
-                inside = stream.read() == dump(manifest)
-                continue
-            one = due.pop(name, None)
-            if one is None:
-                wrong.append(f"{names.printable(name)} is not in the manifest")
-            elif digest(stream) != (one.sha256, one.size):
-                wrong.append(f"{names.printable(name)} is not what was archived")
-    except Final as error:
-        return [*wrong, error.summary]
-    if not inside:
-        wrong.append(f"{INSIDE} is missing or differs from the manifest beside the archive")
-    return wrong + [f"{names.printable(name)} is missing" for name in due]
-
-
-def digest(stream: tarring.Inside) -> tuple[str, int]:
-    """Read a stream to its end and give its sha256 and size."""
-    found, size = hashlib.sha256(), 0
-    while chunk := stream.read(disk.CHUNK):
-        found.update(chunk)
-        size += len(chunk)
-    return found.hexdigest(), size

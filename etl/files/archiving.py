@@ -19,7 +19,7 @@ from typing import BinaryIO
 
 from etl import disk, points
 from etl.errors import EtlError, Final, Unavailable
-from etl.files import archives, cleanings, tarring
+from etl.files import archives, cleanings, tarring, verifying
 from etl.files.archives import Manifest, Member, NoteMember
 from etl.files.cleanings import Chosen, Planned
 from etl.points import Point
@@ -71,15 +71,18 @@ class Builder:
         tries = 0
         while tries < _TRIES:
             self.discard(planned)
+            built = None
             try:
-                return self._attempt(planned, regenerable)
+                built = self._attempt(planned, regenerable)
+                return built
             except _LeftOutError as one:  # what was written has its beginning in it: once more, without it
                 self.left[one.path] = one.why
             except FileExistsError:
                 tries += 1
             finally:
-                with suppress(OSError, Final):
-                    self.discard(planned)
+                if built is None:
+                    with suppress(OSError, Final):
+                        self.discard(planned)
         raise Unavailable(f"others keep taking the names in {self.folder}", next="try again later")
 
     def committed(self, planned: Planned) -> Manifest | None:
@@ -107,13 +110,17 @@ class Builder:
     def _aside(self, planned: Planned, suffix: str = "") -> Path:
         return self.folder / f".{self.pipeline}-{planned.stage}.{planned.token}{suffix}.writing"
 
-    def _make_folder(self) -> None:
+    def require(self) -> None:
+        """Make sure that the archive folder is there, or raise `Unavailable`."""
         if not self.root.is_dir() and self.root != self.data / "archive":
             # made here, it would fill the disk below the place where its own should be mounted
             raise Unavailable(
                 f"the archive folder {self.root} is not there",
                 next="mount its disk or make the folder; until then nothing is archived and nothing removed",
             )
+
+    def _make_folder(self) -> None:
+        self.require()
         disk.make_folder(self.folder)
         disk.sync_folder(self.root)
 
@@ -137,23 +144,24 @@ class Builder:
                 members = [one for chosen in planned.files if (one := self._add(tar, chosen)) is not None]
                 notes = [note for path, of in planned.notes if (note := self._add_note(tar, path, of))]
                 manifest = replace(manifest, members=tuple(members), notes=tuple(notes))
-                tarring.add_bytes(tar, archives.INSIDE, archives.dump(manifest))
+                told = archives.dump(manifest)
+                tarring.add_bytes(tar, archives.INSIDE, told)
             disk.sync(handle)
             _forget(handle)
         if not members and not notes:
             return None
-        if wrong := archives.verify(manifest, aside):
+        if wrong := verifying.verify(manifest, aside, told):
             raise NotVerified(
                 f"{manifest.path} is not what was written: {'; '.join(wrong[:3])}",
                 next="check the disk of the archive; no source was removed, and the next clean tries again",
             )
-        self._commit(manifest, aside, self._aside(planned, archives.MANIFEST))
+        self._commit(manifest, told, aside, self._aside(planned, archives.MANIFEST))
         return manifest
 
-    def _commit(self, manifest: Manifest, aside: Path, beside: Path) -> None:
+    def _commit(self, manifest: Manifest, told: bytes, aside: Path, beside: Path) -> None:
         with points.effect(Point.ARCHIVE_MANIFEST):
             with beside.open("wb") as handle:
-                handle.write(archives.dump(manifest))
+                handle.write(told)
                 disk.sync(handle)
             disk.rename(beside, manifest.beside)
             disk.sync_folder(self.folder)

@@ -177,12 +177,16 @@ def put_back(layout: Layout, place: Place, one: Archived, aside: Unpacked, *, ag
 def _put_notes_back(layout: Layout, one: Archived, aside: Unpacked) -> None:
     """Put back every note of which there is none: one that is there is newer. Those of children come first.
 
-    So a parent never tells of children of which nobody knows.
+    So a parent never tells of children of which nobody knows. The source's own is last: without it nobody judges the
+    delivery, and with it but without its verdict it would be judged anew, and its hooks be called once more.
     """
     order = [Stage.LOAD, Stage.TRANSFORM, Stage.EXTRACT]
     parts = {path: [part for part in path.split("/")[1:2] if part in order] for path in one.notes}
+    source = str(layout.source_note(one.pipeline, one.id).relative_to(layout.data))
     folders = set()
-    for path in sorted(parts, key=lambda path: order.index(Stage(parts[path][0])) if parts[path] else 3):
+    for path in sorted(
+        parts, key=lambda path: order.index(Stage(parts[path][0])) if parts[path] else 3 + (path == source)
+    ):
         target = layout.data / path
         if not os.path.lexists(target) and aside.path(path).exists():
             disk.make_folder(target.parent)

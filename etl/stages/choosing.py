@@ -17,6 +17,7 @@ from itertools import groupby
 from etl.app import App
 from etl.files import archives, cleanings, leaving, names, spool, survey
 from etl.files.cleanings import Cleaning, Planned
+from etl.files.held import Held
 from etl.files.layout import REQUESTS
 from etl.model import Place, Stage, Status
 from etl.stages.departing import Departures
@@ -63,7 +64,7 @@ class Chooser:
     def cleanings(self) -> Iterator[Cleaning]:
         """Give what leaves together, oldest first; looked at only when it is asked for."""
         for window in self._windows():
-            asked = self._departures()
+            asked = self._departures(window)
             departures = [found for one in self._look(window) if (found := asked.of(one))]
             for day, group in groupby(departures, key=lambda one: archives.day_of(one.id)):
                 for together in _limited(group):
@@ -78,10 +79,11 @@ class Chooser:
             if one.since <= self._rests_since and not fnmatchcase(one.file.given, _BEATS)
         ]
 
-    def _departures(self) -> Departures:
+    def _departures(self, window: set[str]) -> Departures:
         waiting = (path.name.split("~") for path in spool.waiting(self.app.layout))
         told_of = {of[1] for of in waiting if of[0] == self.pipeline and len(of) > 1}
-        return Departures(self.app, self.pipeline, self.now, told_of, self.judges, self.left)
+        held = Held(self.app.config.archive, self.pipeline, window)
+        return Departures(self.app, self.pipeline, self.now, told_of, held, self.judges, self.left)
 
     # --- which deliveries
 
@@ -159,10 +161,12 @@ class Chooser:
 def _limited(departures: Iterator[Departure]) -> Iterator[list[Departure]]:
     """Give departures in groups of not too many files; one delivery always stays together."""
     together: list[Departure] = []
+    files = 0
     for one in departures:
-        if together and sum(each.size for each in together) + one.size > MOST:
+        if together and files + one.size > MOST:
             yield together
-            together = []
+            together, files = [], 0
         together.append(one)
+        files += one.size
     if together:
         yield together

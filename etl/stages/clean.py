@@ -163,7 +163,7 @@ def _plan(app: App, pipeline: str, report: Report, now: float) -> None:
     known = {file_id for cleaning in begun for file_id in cleaning.ids}
     if known:
         report.left[pipeline] = (
-            f"a clean of {', '.join(one.day for one in begun)} was cut short and is carried on first"
+            f"a clean of {', '.join(one.day for one in begun)} is at work, or was cut short and is carried on first"
         )
     chooser = Chooser(app, pipeline, now, judges=False, left=report.left)
     numbers: Counter[tuple[str, Stage]] = Counter()

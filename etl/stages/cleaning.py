@@ -14,10 +14,11 @@ from pathlib import Path
 from etl import points
 from etl.app import App
 from etl.errors import Final
-from etl.files import archives, cleanings, leaving, names
+from etl.files import archives, cleanings, leaving, names, verifying
 from etl.files.archives import Manifest
 from etl.files.archiving import Builder
 from etl.files.cleanings import Cleaning, Origin, Regenerable
+from etl.files.held import Held
 from etl.points import Point
 from etl.stages import telling
 from etl.stages.origins import Lying
@@ -35,7 +36,7 @@ class Cleaner:
     report: Report
     #: hears how many more bytes of sources were read.
     heard: Callable[[int], None] = lambda _: None
-    #: archives of earlier days that were read anew, and whether they are whole.
+    #: archives that were read, back or anew, and whether they are whole.
     _verified: dict[Path, bool] = field(default_factory=dict)
 
     def carry_on(self) -> None:
@@ -43,6 +44,7 @@ class Cleaner:
         for journal in cleanings.waiting(self.app.layout, self.pipeline):
             cleaning = cleanings.read(journal)
             builder = self._builder(cleaning)
+            builder.require()  # its archive may be there, and only be away
             if any(builder.committed(planned) for planned in cleaning.archives):
                 self._clean(cleaning)
             else:
@@ -82,6 +84,7 @@ class Cleaner:
             manifest = builder.build(planned, regenerable if planned is cleaning.archives[0] else ())
             if manifest is not None:
                 manifests.append(manifest)
+                self._verified[manifest.path] = True
                 self.report.built(manifest)
         self.report.left |= builder.left
         self._take_files(cleaning, manifests)
@@ -97,8 +100,9 @@ class Cleaner:
         for member in (one for manifest in manifests for one in manifest.members):
             self._take(member.path, stamps[member.path], self.report.archived)
         origins = _origins(manifests)
+        held = Held(self.app.config.archive, self.pipeline, {one.id for one in cleaning.regenerable})
         for one in cleaning.regenerable:
-            if self._is_archived(one, origins):
+            if self._is_archived(one, origins, held):
                 self._take(one.path, one.stamp, self.report.removed)
             else:
                 self.report.left[one.path] = "what it can be made of again is in no verified archive"
@@ -114,12 +118,12 @@ class Cleaner:
         elif why:
             self.report.left[path] = why
 
-    def _is_archived(self, one: Regenerable, origins: Mapping[_Key, set[str]]) -> bool:
+    def _is_archived(self, one: Regenerable, origins: Mapping[_Key, set[str]], held: Held) -> bool:
         """Tell whether the file that another can be made of again is in an archive that was verified."""
         found = origins.get(_key(one.id, one.origin), set())
         if not _holds(found, one.origin):
             try:
-                older = archives.of_id(self.app.config.archive, self.pipeline, one.id)
+                older = held.of(one.id)
             except Final as error:
                 self.report.left[f"{self.pipeline}/{one.id}"] = error.summary
                 return False
@@ -129,7 +133,7 @@ class Cleaner:
 
     def _is_sound(self, manifest: Manifest) -> bool:
         if manifest.path not in self._verified:
-            self._verified[manifest.path] = not archives.verify(manifest)
+            self._verified[manifest.path] = not verifying.verify(archives.read(manifest.beside))
         return self._verified[manifest.path]
 
     # --- notes

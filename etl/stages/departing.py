@@ -13,6 +13,7 @@ from etl.app import App
 from etl.errors import Final
 from etl.files import archives, notes, spool, verdicts, walking
 from etl.files.archives import Manifest
+from etl.files.held import Held
 from etl.model import Status
 from etl.stages import judging, origins
 from etl.stages.origins import Delivery, Departure, Lying
@@ -29,6 +30,8 @@ class Departures:
     now: float
     #: deliveries of which something is still to be told.
     told_of: set[str]
+    #: what is archived of these deliveries.
+    held: Held
     #: off for a dry run, which writes nothing: a verdict that is due is taken as given.
     judges: bool = True
     #: what stays though it is old enough, and why.
@@ -51,7 +54,7 @@ class Departures:
         own = f"{self.pipeline}/.notes/{verdicts.path(self.app.layout, self.pipeline, delivery.id).name}"
         # given just now, it was in no folder when these were listed
         delivery = replace(delivery, notes=list(dict.fromkeys([*delivery.notes, own])))
-        parting = origins.Parting(self.app, self.pipeline, delivery, verdict)
+        parting = origins.Parting(self.app, self.pipeline, delivery, verdict, self.held)
         try:
             if not follows and self._goes_whole(delivery):
                 return parting.whole()
@@ -106,7 +109,7 @@ class Departures:
         if not rested or not delivery.notes or file_id in self.told_of:
             return None
         try:
-            known = archives.of_id(self.app.config.archive, self.pipeline, file_id)
+            known = self.held.of(file_id)
             accounted = self._is_twin(delivery) or self._is_accounted_for(delivery, known)
         except (Final, OSError) as error:
             self.left[f"{self.pipeline}/{file_id}"] = str(error)

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from etl import disk
 from etl.app import App
 from etl.files import archives, deliveries, names, notes
-from etl.files.archives import Lineage, Manifest, Member
+from etl.files.archives import Lineage, Member
 from etl.files.cleanings import Chosen, Origin, Regenerable, Stamp
+from etl.files.held import Held
 from etl.model import Place, Stage, Status
 
 
@@ -91,7 +92,7 @@ def noted_file(path: str) -> tuple[Place, str] | None:
 class Parting:
     """One delivery that leaves, whole or in part."""
 
-    def __init__(self, app: App, pipeline: str, delivery: Delivery, verdict: str) -> None:
+    def __init__(self, app: App, pipeline: str, delivery: Delivery, verdict: str, held: Held) -> None:
         self._app = app
         self._pipeline = pipeline
         self._delivery = delivery
@@ -104,7 +105,7 @@ class Parting:
             (place, name): notes.glance(layout, place, name)
             for place, name in filter(None, map(noted_file, delivery.notes))
         }
-        self._known: list[Manifest] | None = None
+        self._held = held
         self._digests: dict[str, str] = {}
 
     def whole(self) -> Departure:
@@ -218,10 +219,8 @@ class Parting:
 
     def _archived(self, stage: Stage, part: str, generation: int = 0) -> list[Member]:
         """Give the members of earlier archives that are one part of the delivery."""
-        if self._known is None:
-            self._known = archives.of_id(self._app.config.archive, self._pipeline, self._delivery.id)
         found = []
-        for member in (one for manifest in self._known for one in manifest.of(self._delivery.id)):
+        for member in (one for manifest in self._held.of(self._delivery.id) for one in manifest.members):
             file = names.parse(self._pipeline, member.name)
             is_it = file is not None and (member.place.stage, file.part) == (stage, part)
             if file and is_it and (not part or file.generation == generation):

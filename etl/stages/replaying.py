@@ -33,9 +33,9 @@ LOOK_EVERY = 0.2
 AGAIN = "again: another generation, whatever the recipe"
 #: statuses of a source file in which it is not to be touched, and what is said of it then.
 _OPEN = {
-    Status.WORKING: "waits",
-    Status.IN_PROCESS: "is being worked",
-    Status.FAILED: "failed: put it right and move it back (etl retry)",
+    Status.WORKING: "waits in {}",
+    Status.IN_PROCESS: "is being worked in {}",
+    Status.FAILED: "lies in {}: put it right and move it back (etl retry)",
 }
 
 
@@ -91,6 +91,10 @@ class Replayed:
     why: str = ""
     #: something is wrong, and somebody has to put it right.
     wrong: bool = False
+
+    def forgotten(self) -> Replayed:
+        """Give it without all that archives hold of its delivery: of many days that is much."""
+        return replace(self, candidate=replace(self.candidate, held=None))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -172,7 +176,7 @@ def _candidate(
     transform = Place(pipeline=pipeline, stage=Stage.TRANSFORM)
     for place, status, name in lying:
         if status in _OPEN:
-            return _here(layout, (place, status, name), f"{_OPEN[status]} in {place}/{status}")
+            return _here(layout, (place, status, name), _OPEN[status].format(f"{place}/{status}"))
     for place, status, name in lying:
         if place == transform:
             return _here(layout, (place, status, name), "")

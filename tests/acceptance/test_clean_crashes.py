@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from etl import disk, points
-from etl.files import archives, archiving
+from etl.files import archives, archiving, verifying
 from etl.files.cleanings import Planned
 from etl.model import Stage
 from etl.points import Point
@@ -235,6 +235,24 @@ def test_an_archive_folder_that_is_not_there_is_not_made(road: Road, tmp_path: P
     assert old_tree.lying(road.data) == end[0]
 
 
+def test_a_clean_that_was_cut_short_is_carried_on_once_the_disk_of_its_archive_is_back(
+    road: Road, tmp_path: Path, end: State
+) -> None:
+    disk_, away = tmp_path / "disk", tmp_path / "away"
+    disk_.mkdir()
+    road.settings["archive"] = str(disk_)
+    road.write()
+    killed(f"{Point.ARCHIVE_COMMIT}:after#2", lambda: run(road))
+    disk_.rename(away)
+
+    assert "is not there" in run(road).errors["books"]
+
+    away.rename(disk_)
+    assert run(road).errors == {}
+    assert old_tree.archived(disk_).keys() == end[1].keys()  # and none a second time
+    assert old_tree.lying(road.data) == end[0]
+
+
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_killed_while_it_is_asked_for_or_answered_it_is_asked_for_or_done(road: Road, when: str) -> None:
     def asking() -> None:
@@ -300,7 +318,7 @@ def test_two_data_folders_share_an_archive_and_take_no_name_from_each_other(tmp_
     found = list(archives.of_days(tmp_path / "archive", "books", day, day))
     assert [one.archive for one in found] == ["books-extract.tar.gz", "books-extract.2.tar.gz"]
     assert len({member.id for one in found for member in one.members}) == 2
-    assert all(archives.verify(one) == [] for one in found)
+    assert all(verifying.verify(one) == [] for one in found)
 
 
 def test_beside_a_worker_cleans_that_are_killed_at_random_lose_and_double_nothing(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from etl import app as apps
 from etl import jobs, process
 from etl.config import reading
-from etl.files import archives, names, spool, verdicts
+from etl.files import archives, names, spool, verdicts, verifying
 from etl.ledger import opening, tables
 from etl.model import Status
 from etl.queues.enqueue import InlineAnnouncer
@@ -304,7 +304,7 @@ def test_a_second_run_of_a_day_overwrites_nothing(road: Road) -> None:
         "books-extract.2.tar.gz",
         "books-extract.3.tar.gz",
     ]
-    assert all(archives.verify(one) == [] for one in held(road))
+    assert all(verifying.verify(one) == [] for one in held(road))
 
 
 def test_with_keep_what_can_be_made_again_stays_so_long_and_then_goes_with_its_notes(tmp_path: Path) -> None:
@@ -323,6 +323,22 @@ def test_with_keep_what_can_be_made_again_stays_so_long_and_then_goes_with_its_n
         ("books-extract.tar.gz", 1),
         ("books-extract.2.tar.gz", 0),
     ]
+
+
+def test_what_was_archived_before_is_read_once_and_not_for_each_delivery(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    road = old_tree.make(tmp_path / "project", keep="7d")
+    for number in range(8):
+        delivered(road, f"{number}.csv")
+    run(road)
+    reads: list[Path] = []
+    monkeypatch.setattr(
+        archives, "read", lambda path, read=archives.read: (reads.append(path), read(path))[1]
+    )
+
+    assert run(road, days=5).regenerable == 24
+    assert len(reads) < 8
 
 
 def test_stages_that_are_named_are_archived_too(tmp_path: Path) -> None:
@@ -513,13 +529,13 @@ def test_packed_with_zstd_it_reads_the_same(road: Road) -> None:
 
     [manifest] = held(road)
     assert manifest.archive == "books-extract.tar.zst"
-    assert archives.verify(manifest) == []
+    assert verifying.verify(manifest) == []
     listed = subprocess.run(["tar", "-tf", str(manifest.path)], capture_output=True, text=True, check=True)
     assert listed.stdout.splitlines()[-1] == "MANIFEST.json"
     data = bytearray(manifest.path.read_bytes())
     data[len(data) // 2] ^= 1
     manifest.path.write_bytes(data)
-    assert archives.verify(manifest) != []
+    assert verifying.verify(manifest) != []
 
 
 def test_followed_requests_go_and_those_of_beats_stay(road: Road) -> None:

@@ -243,6 +243,17 @@ def test_killed_at_any_point_and_done_again_a_replay_comes_to_the_same_end(
     assert road.broken_promises() == []
 
 
+@pytest.mark.parametrize("times", [5, 6, 7])
+def test_killed_while_notes_come_back_nobody_gives_the_verdict_a_second_time(
+    road: Road, day: str, times: int
+) -> None:
+    road.judge()
+    killed = road.etl("replay", day, "books", ETL_CRASH_AT=f"{Point.REPLAY_NOTE}:after#{times}")
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+
+    assert road.judge() == []
+
+
 @pytest.mark.parametrize("error", ["ENOSPC", "EIO"])
 @pytest.mark.parametrize("point", POINTS[:3])  # the last one writes nothing
 def test_a_disk_that_refuses_is_told_and_the_same_command_later_does_the_rest(

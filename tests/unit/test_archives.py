@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from etl.errors import Final
-from etl.files import archives, archiving, cleanings, names
+from etl.files import archives, archiving, cleanings, names, verifying
 from etl.files.archives import Lineage, Member
 from etl.files.cleanings import Chosen, Cleaning, Origin, Planned, Regenerable
+from etl.files.held import Held
 from etl.files.layout import Layout
 from etl.model import Place, Stage
 
@@ -103,11 +105,39 @@ def test_what_is_read_is_what_was_put_in(tmp_path: Path) -> None:
     [member], [note] = manifest.members, manifest.notes
 
     assert archives.read(manifest.beside) == manifest
-    assert archives.verify(manifest) == []
+    assert verifying.verify(manifest) == []
     contents = {path: stream.read() for path, stream in archives.contents(manifest, [member.path, note.path])}
     assert contents[member.path] == b"id\n" + b"7\n" * 100_000
     assert contents[note.path] == b"{}"
     assert (member.mtime, member.lineage.verdict, note.id) == (1.5, "resolved", member.id)
+
+
+def test_an_archive_of_another_version_of_ours_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dump(
+        manifest: archives.Manifest, known: Callable[[archives.Manifest], bytes] = archives.dump
+    ) -> bytes:
+        return json.dumps(json.loads(known(manifest)) | {"more": 1}, indent=3).encode()
+
+    monkeypatch.setattr(archives, "dump", dump)
+    manifest = built(tmp_path)
+    monkeypatch.undo()
+
+    assert verifying.verify(archives.read(manifest.beside)) == []
+    manifest.beside.write_bytes(archives.dump(manifest))
+    assert verifying.verify(manifest) != []
+
+
+def test_a_manifest_that_is_damaged_stands_in_the_way_of_those_it_speaks_of_alone(tmp_path: Path) -> None:
+    one, two = built(tmp_path), built(tmp_path)
+    ids = [each.members[0].id for each in (one, two)]
+    one.beside.write_bytes(one.beside.read_bytes()[:-20])
+    known = Held(tmp_path / "data" / "archive", "books", set(ids))
+
+    assert [member.id for each in known.of(ids[1]) for member in each.members] == [ids[1]]
+    with pytest.raises(Final, match="is damaged"):
+        known.of(ids[0])
 
 
 @pytest.mark.parametrize("packed", ["gz", "zst"])
@@ -123,7 +153,7 @@ def test_a_damaged_archive_is_told(tmp_path: Path, packed: str, what: str) -> No
     if what == "other":
         manifest = replace(manifest, members=[replace(manifest.members[0], sha256="0" * 64)])
 
-    assert archives.verify(manifest) != []
+    assert verifying.verify(manifest) != []
     if what in ("short", "gone"):
         with pytest.raises(Final, match="archive"):
             [stream.read() for _, stream in archives.contents(manifest, [manifest.members[0].path])]
@@ -205,7 +235,7 @@ def test_a_file_that_changes_while_it_is_read_is_left_out(
     assert manifest is not None
     assert [member.name for member in manifest.members] == [stays.member.name]
     assert list(one.left) == [grows.member.path]
-    assert archives.verify(manifest) == []
+    assert verifying.verify(manifest) == []
 
 
 def test_nothing_to_archive_makes_no_archive(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from etl import disk
 from etl.app import App
 from etl.errors import EtlError, Final
-from etl.files import archived, archives, cleanings
+from etl.files import archived, archives, cleanings, verifying
 from etl.services.fsck.finding import Finding, Tally
 from etl.services.fsck.tree import Tree
 
@@ -73,7 +73,7 @@ def changed(tree: Tree, tally: Tally) -> Iterator[Finding]:
             continue
         tally.doing(f"{tree.pipeline}: {path.parent.name}/{path.name}")
         try:
-            wrong = archives.verify(archives.read(path.with_name(path.name + archives.MANIFEST)))
+            wrong = verifying.verify(archives.read(path.with_name(path.name + archives.MANIFEST)))
         except Final as error:
             wrong = [error.summary]
         if wrong:
