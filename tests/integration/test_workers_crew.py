@@ -162,10 +162,18 @@ def test_asked_to_stop_a_worker_finishes_the_job_in_hand_and_takes_no_other(
     assert client.llen(keys.queue(DATA_ID, "default")) == 1
 
 
+def is_idle(client: redis.Redis, worker: bytes) -> bool:
+    return client.hget(worker, "state") == b"idle"
+
+
 def test_an_idle_worker_stops_when_asked(client: redis.Redis, data: Path, crews: Any) -> None:
     crew = crews(works_for(data))
     [pid] = crew.pids
-    wait_until(lambda: client.scard(keys.workers(DATA_ID, "default")), "the worker has registered")
+    # registered it is before it hears signals; idle it is only after that
+    wait_until(
+        lambda: [one for one in client.smembers(keys.workers(DATA_ID, "default")) if is_idle(client, one)],
+        "the worker is idle",
+    )
     os.kill(pid, signal.SIGTERM)
     [death] = wait_until(crew.tend, "it has ended")
     assert death.why == "ended with code 0"
